@@ -1,0 +1,1 @@
+"""The operator's daemon: everything that runs and talks."""

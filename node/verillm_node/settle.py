@@ -1,0 +1,78 @@
+"""What to do next for a job: one pure function of what we remember and what the chain says.
+
+Killed daemons, reorganised chains and a restarted Anvil are no cases of their own here: whatever
+happened, the next step follows from the two states alone, and every step may be done twice.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from verillm.chain.contracts import Status
+
+
+class Step(StrEnum):
+    """One action of a scheduler for one job."""
+
+    INFER = "infer"
+    POST = "post"
+    VERIFY = "verify"
+    SEAL = "seal"
+    REFUND = "refund"
+    JUDGE = "judge"
+    CLAIM = "claim"
+    CHALLENGE = "challenge"
+    FINALIZE = "finalize"
+    DEFEND = "defend"
+    WAIT = "wait"
+    GIVE_UP = "give_up"
+    CLOSE = "close"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the store holds of a job."""
+
+    inferred: bool
+    """The inferencer's commitment is here."""
+    verified: bool
+    """The committee's commitments are here, for the draw that the chain has now."""
+    judged: bool
+    """The bundle is written and its verdict known."""
+    deadline: int
+    """Until when the job may be posted, chain time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the chain says of a job; `until` is the deadline of its state, chain time."""
+
+    status: Status
+    until: int
+    now: int
+
+
+def next_step(known: Known, seen: Seen) -> Step:
+    """The action that the job needs now."""
+    late = seen.now > seen.until
+    match seen.status:
+        case Status.NONE:
+            return _unposted(known, seen.now)
+        case Status.POSTED:
+            if late:
+                return Step.REFUND
+            return Step.SEAL if known.verified else Step.VERIFY
+        case Status.SEALED:
+            # A claim is still possible after the deadline, as long as nobody has challenged.
+            return Step.CLAIM if known.judged else Step.JUDGE
+        case Status.CLAIMED:
+            return Step.FINALIZE if late else Step.WAIT
+        case Status.CHALLENGED:
+            return Step.DEFEND
+        case Status.FINAL:
+            return Step.CLOSE
+
+
+def _unposted(known: Known, now: int) -> Step:
+    if now >= known.deadline:
+        return Step.GIVE_UP
+    return Step.POST if known.inferred else Step.INFER

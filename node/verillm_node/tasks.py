@@ -1,0 +1,165 @@
+"""What a worker remembers of its tasks: intent, outcome, and where the commitment went."""
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+
+from verillm import api
+from verillm.api import CommitmentEvent, TaskSubmission
+from verillm.task import Task
+from verillm.types import Hash32, JobId, TaskId
+from verillm_node.store import Database
+
+
+class TaskState(StrEnum):
+    """The life of a task; `accepted` is the intent, the other three are outcomes."""
+
+    ACCEPTED = "accepted"
+    COMMITTED = "committed"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """One task as stored; `job_id` and `party` are known once its commitment is sealed."""
+
+    task_hash: Hash32
+    submission: TaskSubmission
+    state: TaskState
+    commitment: CommitmentEvent | None
+    commitment_hash: Hash32 | None
+    job_id: JobId | None
+    party: int | None
+
+    @property
+    def task(self) -> Task:
+        """The task itself."""
+        return self.submission.task
+
+
+class TaskBook:
+    """The table of tasks. A task id is taken for good: one task, one commitment, ever."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def open(self, submission: TaskSubmission, task_hash: Hash32) -> None:
+        """Writes the intent to run a task."""
+        task = submission.task
+        self._db.run(
+            "INSERT INTO tasks (task_id, task_hash, wire, deadline, lock, state, created)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            task.task_id,
+            task_hash,
+            api.dumps(submission.to_json()).encode(),
+            task.deadline,
+            str(task.lock),
+            TaskState.ACCEPTED,
+            time.time(),
+        )
+
+    def find(self, task_id: TaskId) -> TaskRecord | None:
+        """A task by its id."""
+        row = self._db.one("SELECT * FROM tasks WHERE task_id = ?", task_id)
+        return None if row is None else _record(dict(row))
+
+    def committed(self, task_id: TaskId, commitment: CommitmentEvent, digest: Hash32) -> None:
+        """Writes the only commitment that this task will ever have; its trace is on disk."""
+        changed = self._db.run(
+            "UPDATE tasks SET state = ?, commitment = ?, inner = ? WHERE task_id = ? AND state = ?",
+            TaskState.COMMITTED,
+            api.dumps(commitment.to_json()).encode(),
+            digest,
+            task_id,
+            TaskState.ACCEPTED,
+        )
+        if changed != 1:
+            raise RuntimeError(f"task {task_id.hex()} is not open for a commitment")
+
+    def ended(self, task_id: TaskId, state: TaskState) -> None:
+        """Writes that a task ended without a commitment."""
+        self._db.run(
+            "UPDATE tasks SET state = ? WHERE task_id = ? AND state = ?",
+            state,
+            task_id,
+            TaskState.ACCEPTED,
+        )
+
+    def reopen(self, task_id: TaskId) -> None:
+        """A failed task may run again: it has shown no commitment."""
+        self._db.run(
+            "UPDATE tasks SET state = ? WHERE task_id = ? AND state IN (?, ?)",
+            TaskState.ACCEPTED,
+            task_id,
+            TaskState.FAILED,
+            TaskState.ABANDONED,
+        )
+
+    def unfinished(self) -> list[TaskRecord]:
+        """Tasks begun and not ended, oldest first."""
+        rows = self._db.all(
+            "SELECT * FROM tasks WHERE state = ? ORDER BY created", TaskState.ACCEPTED
+        )
+        return [_record(dict(row)) for row in rows]
+
+    def pending_lock(self, now: int, grace: int) -> int:
+        """Stake that open tasks may still lock on the chain, in token units.
+
+        A task counts until the chain shows its commitment, or until no one can post it any more.
+        """
+        rows = self._db.all(
+            "SELECT lock FROM tasks WHERE released = 0 AND state IN (?, ?) AND deadline + ? > ?",
+            TaskState.ACCEPTED,
+            TaskState.COMMITTED,
+            grace,
+            now,
+        )
+        return sum(int(row["lock"]) for row in rows)
+
+    def on_chain(self, digest: Hash32) -> TaskId | None:
+        """Marks a task whose commitment the chain shows: its lock is counted there now."""
+        self._db.run("UPDATE tasks SET released = 1 WHERE inner = ?", digest)
+        row = self._db.one("SELECT task_id FROM tasks WHERE inner = ?", digest)
+        return None if row is None else TaskId(Hash32(row["task_id"]))
+
+    def sealed(self, task_id: TaskId, job_id: JobId, party: int) -> None:
+        """Marks a task as sealed: from now on its openings are public."""
+        self._db.run(
+            "UPDATE tasks SET job_id = ?, party = ?, released = 1 WHERE task_id = ?",
+            job_id,
+            party,
+            task_id,
+        )
+
+    def of_job(self, job_id: JobId) -> list[TaskRecord]:
+        """Own tasks in a sealed job."""
+        rows = self._db.all("SELECT * FROM tasks WHERE job_id = ?", job_id)
+        return [_record(dict(row)) for row in rows]
+
+    def counts(self) -> dict[str, int]:
+        """How many tasks are in each state."""
+        rows = self._db.all("SELECT state, COUNT(*) AS many FROM tasks GROUP BY state")
+        return {row["state"]: row["many"] for row in rows}
+
+
+def _record(row: dict[str, object]) -> TaskRecord:
+    commitment, wire, party = row["commitment"], row["wire"], row["party"]
+    inner, job_id = row["inner"], row["job_id"]
+    return TaskRecord(
+        task_hash=Hash32(_blob(row["task_hash"])),
+        submission=TaskSubmission.from_json(api.loads(_blob(wire))),
+        state=TaskState(str(row["state"])),
+        commitment=None
+        if commitment is None
+        else CommitmentEvent.from_json(api.loads(_blob(commitment))),
+        commitment_hash=None if inner is None else Hash32(_blob(inner)),
+        job_id=None if job_id is None else JobId(Hash32(_blob(job_id))),
+        party=party if isinstance(party, int) else None,
+    )
+
+
+def _blob(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(f"expected a blob, found {type(value).__name__}")
+    return value

@@ -1,0 +1,241 @@
+"""One task's life at a worker: take → run → trace on disk → commit → open once sealed.
+
+There is one kind of task. Whether it infers or verifies is nowhere in it and nowhere here; a worker
+learns its role from the chain, after it has committed.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from eth_account.signers.local import LocalAccount
+from eth_typing import ChecksumAddress
+
+from verillm.api import (
+    CommitmentEvent,
+    ErrorBody,
+    FailedEvent,
+    TaskEvent,
+    TaskStatus,
+    TaskSubmission,
+    TokenEvent,
+)
+from verillm.codec import decode_trace, encode_trace
+from verillm.engine import Engine
+from verillm.errors import (
+    DeadlinePassedError,
+    EngineUnavailable,
+    ReplayError,
+    VeriLLMError,
+    WorkerFailed,
+)
+from verillm.signing import Domain, sign, struct_hash, task_hash
+from verillm.task import Task
+from verillm.trace import CommittedTrace, Opening, Trace, commit, open_positions
+from verillm.types import TaskId
+from verillm_node.admission import Serving, Standing, check_fee, check_standing, check_task
+from verillm_node.errors import NotFound, NotSealedYet, Overloaded
+from verillm_node.feed import Feed
+from verillm_node.store import Traces
+from verillm_node.tasks import TaskBook, TaskRecord, TaskState
+
+log = logging.getLogger(__name__)
+
+KEPT_OPEN = 8
+"""Committed traces held in memory: openings of one job come in bursts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Under which names a worker acts."""
+
+    operator: ChecksumAddress
+    hot: LocalAccount
+    domain: Domain
+
+
+class Worker:
+    """Runs tasks on one engine and answers for them; lives on one event loop."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        serving: Serving,
+        engine: Engine,
+        book: TaskBook,
+        traces: Traces,
+        group: asyncio.TaskGroup,
+        max_tasks: int = 64,
+    ) -> None:
+        self.identity, self.serving = identity, serving
+        self._engine, self._book, self._traces = engine, book, traces
+        self._group, self._max_tasks = group, max_tasks
+        self._running: dict[TaskId, Feed[TaskEvent]] = {}
+        self._open: OrderedDict[TaskId, CommittedTrace] = OrderedDict()
+
+    @property
+    def running(self) -> int:
+        """Tasks that run now."""
+        return len(self._running)
+
+    # ── In ───────────────────────────────────────────────────────────────────────────────────────
+    def known(self, submission: TaskSubmission) -> Feed[TaskEvent] | None:
+        """The stream of a task that was taken before; raises if its id was used for another task.
+
+        Answering twice with one id would be equivocation, so the id alone decides.
+        """
+        record = self._book.find(submission.task.task_id)
+        if record is None:
+            return None
+        if record.task_hash != task_hash(submission.task):
+            raise ReplayError("this task id was used for another task")
+        return self.stream(record)
+
+    def take(self, submission: TaskSubmission, standing: Standing) -> Feed[TaskEvent]:
+        """Checks a new task, writes the intent, begins to run it; raises a coded refusal."""
+        task = submission.task
+        if len(self._running) >= self._max_tasks:
+            raise Overloaded("this worker has as many tasks as it can hold")
+        check_task(task, self.serving)
+        check_fee(task, self.serving.price)
+        check_standing(submission, self.identity.domain, standing)
+        self._book.open(submission, task_hash(task))
+        return self._start(task)
+
+    def resume(self, now: int) -> None:
+        """Goes on with what a crash interrupted: runs it again, or lets go of what is too late."""
+        for record in self._book.unfinished():
+            late = record.task.deadline <= now
+            log.info("task_resumed", extra={"task": record.task.task_id, "late": late})
+            if late:
+                self._book.ended(record.task.task_id, TaskState.ABANDONED)
+            else:
+                self._start(record.task)
+
+    def stream(self, record: TaskRecord) -> Feed[TaskEvent]:
+        """The events of a task: live while it runs, from the store afterwards."""
+        task_id = record.task.task_id
+        if task_id in self._running:
+            return self._running[task_id]
+        if record.commitment is not None:
+            return Feed([*self._tokens(task_id), record.commitment], closed=True)
+        self._book.reopen(task_id)
+        return self._start(record.task)
+
+    def _tokens(self, task_id: TaskId) -> list[TaskEvent]:
+        trace = self._trace(task_id)
+        return [
+            TokenEvent(item.item, index, token)
+            for item in trace.items
+            for index, token in enumerate(item.tokens[item.prompt_tokens :])
+        ]
+
+    # ── Run ──────────────────────────────────────────────────────────────────────────────────────
+    def _start(self, task: Task) -> Feed[TaskEvent]:
+        feed: Feed[TaskEvent] = Feed()
+        self._running[task.task_id] = feed
+        self._group.create_task(self._run(task, feed), name=f"task {task.task_id.hex()[:8]}")
+        return feed
+
+    async def _run(self, task: Task, feed: Feed[TaskEvent]) -> None:
+        began = time.monotonic()
+        try:
+            event = await self._outcome(task, feed)
+        except VeriLLMError as error:
+            event = self._failed(task, error)
+        except OSError as error:  # a full disk fails this task, not the daemon
+            log.exception("trace_not_stored")
+            event = self._failed(task, WorkerFailed(f"cannot store the trace: {error.strerror}"))
+        finally:
+            self._running.pop(task.task_id, None)
+        feed.append(event, last=True)
+        seconds = round(time.monotonic() - began, 3)
+        log.info("task_ended", extra={"task": task.task_id, "kind": event.NAME, "s": seconds})
+
+    def _failed(self, task: Task, error: VeriLLMError) -> FailedEvent:
+        self._book.ended(task.task_id, TaskState.FAILED)
+        log.warning("task_failed", extra={"task": task.task_id, "error": str(error)})
+        return FailedEvent(ErrorBody.of(error))
+
+    async def _outcome(self, task: Task, feed: Feed[TaskEvent]) -> TaskEvent:
+        loop = asyncio.get_running_loop()
+
+        def on_token(item: int, index: int, token: int) -> None:
+            loop.call_soon_threadsafe(feed.append, TokenEvent(item, index, token))
+
+        future = self._engine.submit(task, on_token)
+        try:
+            trace = await self._finished(future, task)
+        except BaseException:
+            self._engine.cancel(task.task_id)
+            raise
+        return await asyncio.to_thread(self._commit, task, trace)
+
+    async def _finished(self, future: Future[Trace], task: Task) -> Trace:
+        waiter = asyncio.wrap_future(future)
+        left = task.deadline - time.time()
+        done, _ = await asyncio.wait({waiter}, timeout=max(left, 0))
+        if not done:
+            raise DeadlinePassedError(task.deadline)
+        if waiter.cancelled():
+            raise EngineUnavailable("the engine dropped the task")
+        error = waiter.exception()
+        if isinstance(error, VeriLLMError):
+            raise error
+        if error is not None:
+            log.error("engine_failed", exc_info=error)
+            raise EngineUnavailable(f"the engine failed: {type(error).__name__}") from error
+        return waiter.result()
+
+    def _commit(self, task: Task, trace: Trace) -> CommitmentEvent:
+        """Order matters: the trace is on disk before anyone can hold us to the commitment."""
+        committed = commit(trace, task)
+        self._traces.put(task.task_id, encode_trace(trace))
+        signature = sign(self.identity.domain, committed.commitment, self.identity.hot)
+        event = CommitmentEvent(committed.inner, tuple(committed.leaves), signature)
+        self._book.committed(task.task_id, event, struct_hash(committed.commitment))
+        return event
+
+    # ── Out ──────────────────────────────────────────────────────────────────────────────────────
+    def status(self, task_id: TaskId) -> TaskStatus:
+        """Where a task stands; raises `NotFound`."""
+        record = self._record(task_id)
+        feed = self._running.get(task_id)
+        stage = "running" if feed is not None else str(record.state)
+        return TaskStatus(task_id, stage, 0 if feed is None else len(feed), record.commitment)
+
+    def opening(
+        self, task_id: TaskId, item: int, full: tuple[int, ...], final_only: tuple[int, ...]
+    ) -> Opening:
+        """Openings of a task whose commitment is sealed on the chain; raises `NotSealedYet`.
+
+        Before that, openings would tell the role, and let others copy the states.
+        """
+        record = self._record(task_id)
+        if record.job_id is None:
+            raise NotSealedYet("this task is not sealed on the chain yet")
+        return open_positions(self._committed(record), item, full, final_only)
+
+    def _committed(self, record: TaskRecord) -> CommittedTrace:
+        task_id = record.task.task_id
+        if task_id not in self._open:
+            self._open[task_id] = commit(self._trace(task_id), record.task)
+        self._open.move_to_end(task_id)
+        while len(self._open) > KEPT_OPEN:
+            self._open.popitem(last=False)
+        return self._open[task_id]
+
+    def _trace(self, task_id: TaskId) -> Trace:
+        data = self._traces.get(task_id)
+        if data is None:
+            raise NotFound("the trace of this task is no longer kept")
+        return decode_trace(data)
+
+    def _record(self, task_id: TaskId) -> TaskRecord:
+        record = self._book.find(task_id)
+        if record is None:
+            raise NotFound("no such task here")
+        return record
