@@ -1,0 +1,87 @@
+"""What the chain keeps of a job by hash only: posting, sealing, claiming (docs/protocol.md §6)."""
+
+from dataclasses import dataclass
+
+from verillm.errors import InputError
+from verillm.hashing import keccak
+from verillm.request import Job, Quote
+from verillm.schema import abi_encode, solidity
+from verillm.task import Inner
+from verillm.types import ChecksumAddress, Hash32, JobId, Outcome, Reason
+
+
+@solidity(
+    "Posting(Job job,Quote quote,uint32 seat,address worker,bytes32 commitment,bytes32 outputsRoot,"
+    "uint96 lock,uint96 bond,uint32 slots,uint40 postedAt,uint40 postedBlock)"
+)
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """Everything fixed when a job is posted."""
+
+    job: Job
+    quote: Quote
+    seat: int
+    worker: ChecksumAddress
+    commitment: Hash32
+    outputs_root: Hash32
+    lock: int
+    bond: int
+    slots: int
+    posted_at: int
+    posted_block: int
+
+
+@solidity(
+    "Sealing(bytes32 secret,bytes32 beacon,Inner inner,uint96 fee,uint32[] seats,address[] owners,"
+    "bytes32[] inners,uint96[] locks,uint40 sealedBlock)"
+)
+@dataclass(frozen=True, slots=True)
+class Sealing:
+    """Everything fixed when a job is sealed; tuples run over the committee.
+
+    `beacon` is the hash of the block of `post`: with secret and commitment it gives the draw.
+    """
+
+    secret: Hash32
+    beacon: Hash32
+    inner: Inner
+    fee: int
+    seats: tuple[int, ...]
+    owners: tuple[ChecksumAddress, ...]
+    inners: tuple[Hash32, ...]
+    locks: tuple[int, ...]
+    sealed_block: int
+
+
+@solidity("Claiming(address claimer,uint8 outcome,uint8 reason,bytes32 bundle,bytes32 beacon)")
+@dataclass(frozen=True, slots=True)
+class Claiming:
+    """Everything fixed when a verdict is claimed; `beacon` is the hash of the block of `seal`."""
+
+    claimer: ChecksumAddress
+    outcome: Outcome
+    reason: Reason
+    bundle: Hash32
+    beacon: Hash32
+
+
+@solidity("Attestation(bytes32 jobId,uint8 outcome,uint8 reason,bytes32 bundle)")
+@dataclass(frozen=True, slots=True)
+class Attestation:
+    """What a committee member signs for a verdict that the chain cannot recompute."""
+
+    job_id: JobId
+    outcome: Outcome
+    reason: Reason
+    bundle: Hash32
+
+
+def record_hash(
+    posting: Posting, sealing: Sealing | None = None, claiming: Claiming | None = None
+) -> Hash32:
+    """The one hash that the contract keeps of a job, by how far it has come."""
+    if claiming is None:
+        return keccak(abi_encode(posting) if sealing is None else abi_encode(posting, sealing))
+    if sealing is None:
+        raise InputError("a claim follows a seal")
+    return keccak(abi_encode(posting, sealing, claiming))
