@@ -1,0 +1,1 @@
+"""The auditor: everything that judges from public data."""
