@@ -6,8 +6,8 @@ Client to scheduler:
     GET  /v1/models/{id}/tokenizer   bytes of tokenizer.json, sha256 = the spec's tokenizerHash
     GET  /v1/models/{id}/template    bytes of the chat template, sha256 = the spec's templateHash
     POST /v1/quotes                  QuoteRequest → SignedQuote
-    POST /v1/jobs                    JobSubmission → stream: accepted, token, restart, receipt, posted,
-                                     sealed, claimed, final, error
+    POST /v1/jobs                    JobSubmission → stream: accepted, token, restart, receipt,
+                                     posted, sealed, claimed, final, error
     GET  /v1/jobs/{id}               JobStatus
     GET  /v1/jobs/{id}/events        the same stream after Last-Event-ID
     GET  /v1/jobs/{id}/bundle        bundle bytes (VLB1)
@@ -20,13 +20,14 @@ Scheduler, verifier or auditor to worker:
     POST /v1/jobs/{id}/attest        bundle bytes → SignedAttestation
 Both: GET /healthz, GET /metrics.
 
-A POST of a job or task that is already known is answered by its stream from the first event (or after
-Last-Event-ID), so a client may send it again after a broken connection and pays once.
+A POST of a job or task that is already known is answered by its stream from the first event (or
+after Last-Event-ID), so a client may send it again after a broken connection and pays once.
 A refusal is 4xx or 5xx with ErrorBody; a failure after the stream began is its `error` event.
 
-JSON: hashes, addresses and bytes are lower-case 0x hex; amounts and nonces are decimal strings (they
-exceed what JavaScript can count); all other integers are numbers. Parsers are strict: unknown, missing
-or doubled keys, wrong types and numbers out of range raise MalformedError that names the field.
+JSON: hashes and bytes are lower-case 0x hex; integers of more than 53 bits are decimal strings,
+since JavaScript cannot count them, and all others are numbers. Parsers are strict: unknown,
+missing or doubled keys, wrong types and numbers out of range raise MalformedError, which names the
+field.
 """
 
 import json
@@ -37,6 +38,7 @@ from typing import Final, NoReturn, Self, TypeVar
 from eth_typing import ChecksumAddress
 from eth_utils.address import is_address, to_checksum_address
 
+from verillm import schema
 from verillm.errors import MalformedError, VeriLLMError
 from verillm.model import ModelSpec, spec_from_json, spec_to_json
 from verillm.request import Job, Quote, Receipt, Request, Sampling
@@ -83,7 +85,7 @@ def task_path(task_id: TaskId, part: str = "") -> str:
 
 
 def opening_query(item: int, full: Iterable[int], final: Iterable[int]) -> dict[str, str]:
-    """Query of an opening: positions with slices and final state, positions with the final state only."""
+    """Query of an opening: positions with slices and final state, those with the final only."""
     return {
         "item": str(item),
         "full": ",".join(map(str, full)),
@@ -196,10 +198,10 @@ class Fields:
 
     def address(self, key: str) -> ChecksumAddress:
         """An account's address."""
-        return self.take(key, _address)
+        return self.take(key, parse_address)
 
     def signature(self, key: str) -> bytes:
-        """A worker's or scheduler's signature: 65 bytes, its form is checked by `signing.recover`."""
+        """A worker's or scheduler's signature: 65 bytes, whose form `signing.recover` checks."""
         return self.take(key, lambda value, path: parse_hex(value, path, SIGNATURE_BYTES))
 
     def many(self, key: str, parse: Callable[[object, str], T], cap: int) -> tuple[T, ...]:
@@ -230,7 +232,8 @@ def _text(value: object, path: str, cap: int) -> str:
     return value
 
 
-def _address(value: object, path: str) -> ChecksumAddress:
+def parse_address(value: object, path: str) -> ChecksumAddress:
+    """An account's address."""
     if not isinstance(value, str) or not value.startswith("0x") or not is_address(value):
         raise MalformedError(path, "not an address")
     return to_checksum_address(value)
@@ -252,36 +255,18 @@ def parse_tokens(value: object, path: str) -> tuple[int, ...]:
 
 
 # ── Signed objects and their parts ───────────────────────────────────────────────────────────────
-def sampling_to_json(sampling: Sampling) -> dict[str, object]:
-    """Sampling in ppm, as it is signed."""
-    return {
-        "temperature": sampling.temperature,
-        "topK": sampling.top_k,
-        "topP": sampling.top_p,
-        "minP": sampling.min_p,
-    }
-
-
-def sampling_from_json(value: object, path: str = "sampling") -> Sampling:
-    """Sampling whose bounds `check_request` still has to see."""
-    fields = Fields(value, path)
-    sampling = Sampling(
-        temperature=fields.number("temperature"),
-        top_k=fields.number("topK"),
-        top_p=fields.number("topP"),
-        min_p=fields.number("minP"),
-    )
-    fields.end()
-    return sampling
+def bound(kind: type[T]) -> Callable[[object, str], T]:
+    """Parser of a struct that `schema` binds; what it says is the caller's to check."""
+    return lambda value, path: schema.from_json(kind, value, path)
 
 
 def request_to_json(request: Request) -> dict[str, object]:
-    """A request with its salt and tokens: secret to client, scheduler and the workers that serve it."""
+    """A request with salt and tokens: for the scheduler and the workers that serve it only."""
     return {
         "salt": to_hex(request.salt),
         "tokens": list(request.tokens),
         "maxNewTokens": request.max_new_tokens,
-        "sampling": sampling_to_json(request.sampling),
+        "sampling": schema.to_json(request.sampling),
     }
 
 
@@ -292,98 +277,15 @@ def request_from_json(value: object, path: str = "request") -> Request:
         salt=fields.hash("salt"),
         tokens=fields.take("tokens", parse_tokens),
         max_new_tokens=fields.number("maxNewTokens"),
-        sampling=fields.take("sampling", sampling_from_json),
+        sampling=fields.take("sampling", bound(Sampling)),
     )
     fields.end()
     return request
 
 
-def quote_to_json(quote: Quote) -> dict[str, object]:
-    """A quote as it is signed."""
-    return {
-        "scheduler": quote.scheduler,
-        "modelId": to_hex(quote.model_id),
-        "unitPrice": str(quote.unit_price),
-        "drawCommit": to_hex(quote.draw_commit),
-        "expiry": quote.expiry,
-    }
-
-
-def quote_from_json(value: object, path: str = "quote") -> Quote:
-    """A quote whose signature is not yet checked."""
-    fields = Fields(value, path)
-    quote = Quote(
-        scheduler=fields.address("scheduler"),
-        model_id=ModelId(fields.hash("modelId")),
-        unit_price=fields.amount("unitPrice"),
-        draw_commit=fields.hash("drawCommit"),
-        expiry=fields.number("expiry", 40),
-    )
-    fields.end()
-    return quote
-
-
-def job_to_json(job: Job) -> dict[str, object]:
-    """A job as it is signed."""
-    return {
-        "client": job.client,
-        "quote": to_hex(job.quote),
-        "requestsRoot": to_hex(job.requests_root),
-        "requests": job.requests,
-        "maxFee": str(job.max_fee),
-        "deadline": job.deadline,
-        "nonce": str(job.nonce),
-    }
-
-
-def job_from_json(value: object, path: str = "job") -> Job:
-    """A job whose signature is not yet checked."""
-    fields = Fields(value, path)
-    job = Job(
-        client=fields.address("client"),
-        quote=fields.hash("quote"),
-        requests_root=fields.hash("requestsRoot"),
-        requests=fields.number("requests", 16),
-        max_fee=fields.amount("maxFee"),
-        deadline=fields.number("deadline", 40),
-        nonce=fields.amount("nonce", 256),
-    )
-    fields.end()
-    return job
-
-
-def receipt_to_json(receipt: Receipt) -> dict[str, object]:
-    """A receipt as it is signed."""
-    return {
-        "jobId": to_hex(receipt.job_id),
-        "taskId": to_hex(receipt.task_id),
-        "request": receipt.request,
-        "outputHash": to_hex(receipt.output_hash),
-    }
-
-
-def receipt_from_json(value: object, path: str = "receipt") -> Receipt:
-    """A receipt whose signature is not yet checked."""
-    fields = Fields(value, path)
-    receipt = Receipt(
-        job_id=JobId(fields.hash("jobId")),
-        task_id=TaskId(fields.hash("taskId")),
-        request=fields.number("request"),
-        output_hash=fields.hash("outputHash"),
-    )
-    fields.end()
-    return receipt
-
-
 def item_to_json(item: Item) -> dict[str, object]:
     """One item of a task, with tokens."""
-    return {
-        "salt": to_hex(item.salt),
-        "tokens": list(item.tokens),
-        "maxNewTokens": item.max_new_tokens,
-        "sampling": sampling_to_json(item.sampling),
-        "seed": to_hex(item.seed),
-    }
+    return request_to_json(item.request) | {"seed": to_hex(item.seed)}
 
 
 def item_from_json(value: object, path: str = "item") -> Item:
@@ -393,7 +295,7 @@ def item_from_json(value: object, path: str = "item") -> Item:
         salt=fields.hash("salt"),
         tokens=fields.take("tokens", parse_tokens),
         max_new_tokens=fields.number("maxNewTokens"),
-        sampling=fields.take("sampling", sampling_from_json),
+        sampling=fields.take("sampling", bound(Sampling)),
         seed=fields.hash("seed"),
     )
     fields.end()
@@ -429,60 +331,10 @@ def task_from_json(value: object, path: str = "task") -> Task:
     return task
 
 
-def inner_to_json(inner: Inner) -> dict[str, object]:
-    """The parts of a commitment."""
-    return {
-        "taskHash": to_hex(inner.task_hash),
-        "itemsRoot": to_hex(inner.items_root),
-        "items": inner.items,
-        "promptTokens": inner.prompt_tokens,
-        "newTokens": inner.new_tokens,
-    }
-
-
-def inner_from_json(value: object, path: str = "inner") -> Inner:
-    """The parts of a commitment, not yet compared with its leaves."""
-    fields = Fields(value, path)
-    inner = Inner(
-        task_hash=fields.hash("taskHash"),
-        items_root=fields.hash("itemsRoot"),
-        items=fields.number("items"),
-        prompt_tokens=fields.number("promptTokens", 64),
-        new_tokens=fields.number("newTokens", 64),
-    )
-    fields.end()
-    return inner
-
-
-def leaf_to_json(leaf: ItemLeaf) -> dict[str, object]:
-    """The leaf of one item in a commitment."""
-    return {
-        "item": leaf.item,
-        "promptTokens": leaf.prompt_tokens,
-        "newTokens": leaf.new_tokens,
-        "traceRoot": to_hex(leaf.trace_root),
-        "outputHash": to_hex(leaf.output_hash),
-    }
-
-
-def leaf_from_json(value: object, path: str = "leaf") -> ItemLeaf:
-    """The leaf of one item in a commitment."""
-    fields = Fields(value, path)
-    leaf = ItemLeaf(
-        item=fields.number("item"),
-        prompt_tokens=fields.number("promptTokens"),
-        new_tokens=fields.number("newTokens"),
-        trace_root=fields.hash("traceRoot"),
-        output_hash=fields.hash("outputHash"),
-    )
-    fields.end()
-    return leaf
-
-
 # ── Bodies ───────────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, slots=True)
 class Info:
-    """Who answers: its role on this address, its operator and hot key, and the contract it serves."""
+    """Who answers: its role here, its operator and hot key, and the contract it serves."""
 
     role: str
     operator: ChecksumAddress
@@ -521,6 +373,12 @@ class Info:
         return info
 
 
+def _spec(value: object, path: str) -> ModelSpec:
+    if not isinstance(value, dict):
+        raise MalformedError(path, "not an object")
+    return spec_from_json(value)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
     """A model that a scheduler sells and what it asks per token now; the id is the spec's hash."""
@@ -544,7 +402,7 @@ class ModelOffer:
         offer = cls(
             model_id=ModelId(fields.hash("modelId")),
             unit_price=fields.amount("unitPrice"),
-            spec=fields.take("spec", lambda spec, _: spec_from_json(spec)),
+            spec=fields.take("spec", _spec),
         )
         fields.end()
         return offer
@@ -597,13 +455,13 @@ class SignedQuote:
 
     def to_json(self) -> dict[str, object]:
         """The body."""
-        return {"quote": quote_to_json(self.quote), "signature": to_hex(self.signature)}
+        return {"quote": schema.to_json(self.quote), "signature": to_hex(self.signature)}
 
     @classmethod
     def from_json(cls, value: object, path: str = "signedQuote") -> Self:
         """Parse the body."""
         fields = Fields(value, path)
-        signed = cls(fields.take("quote", quote_from_json), fields.signature("signature"))
+        signed = cls(fields.take("quote", bound(Quote)), fields.signature("signature"))
         fields.end()
         return signed
 
@@ -621,7 +479,7 @@ class JobSubmission:
         """The body."""
         return {
             "quote": self.quote.to_json(),
-            "job": job_to_json(self.job),
+            "job": schema.to_json(self.job),
             "signature": to_hex(self.signature),
             "requests": [request_to_json(request) for request in self.requests],
         }
@@ -632,7 +490,7 @@ class JobSubmission:
         fields = Fields(value, path)
         submission = cls(
             quote=fields.take("quote", SignedQuote.from_json),
-            job=fields.take("job", job_from_json),
+            job=fields.take("job", bound(Job)),
             signature=fields.take("signature", parse_hex),
             requests=fields.many("requests", request_from_json, MAX_REQUESTS),
         )
@@ -644,8 +502,8 @@ class JobSubmission:
 class JobStatus:
     """Where a scheduler believes a job stands; the chain has the last word.
 
-    `stage`: accepted, running, posted, sealed, claimed, challenged, final or failed. `events` is the id
-    of the last event so far.
+    `stage`: accepted, running, posted, sealed, claimed, challenged, final or failed. `events` is
+    the id of the last event so far.
     """
 
     job_id: JobId
@@ -861,7 +719,7 @@ class TokenEvent:
 
 @dataclass(frozen=True, slots=True)
 class RestartEvent:
-    """Another worker took over: all tokens before are void, each request starts again at index 0."""
+    """Another worker took over: all tokens before are void, each request starts again at 0."""
 
     NAME = "restart"
     attempt: int
@@ -890,20 +748,20 @@ class ReceiptEvent:
 
     def to_json(self) -> dict[str, object]:
         """The event's data."""
-        return {"receipt": receipt_to_json(self.receipt), "signature": to_hex(self.signature)}
+        return {"receipt": schema.to_json(self.receipt), "signature": to_hex(self.signature)}
 
     @classmethod
     def from_json(cls, value: object, path: str = "receipt") -> Self:
         """Parse the event's data."""
         fields = Fields(value, path)
-        event = cls(fields.take("receipt", receipt_from_json), fields.signature("signature"))
+        event = cls(fields.take("receipt", bound(Receipt)), fields.signature("signature"))
         fields.end()
         return event
 
 
 @dataclass(frozen=True, slots=True)
 class StageEvent:
-    """A hint that the job entered a stage on chain; `stage` is the event's name, and the chain is asked."""
+    """A hint that the job entered a stage on chain, the event's name; the chain is asked."""
 
     NAMES = ("posted", "sealed", "claimed", "challenged", "final")
     stage: str
@@ -948,8 +806,8 @@ class CommitmentEvent:
     def to_json(self) -> dict[str, object]:
         """The event's data."""
         return {
-            "inner": inner_to_json(self.inner),
-            "leaves": [leaf_to_json(leaf) for leaf in self.leaves],
+            "inner": schema.to_json(self.inner),
+            "leaves": [schema.to_json(leaf) for leaf in self.leaves],
             "signature": to_hex(self.signature),
         }
 
@@ -958,8 +816,8 @@ class CommitmentEvent:
         """Parse the event's data; roots and signature are the caller's to check."""
         fields = Fields(value, path)
         event = cls(
-            inner=fields.take("inner", inner_from_json),
-            leaves=fields.many("leaves", leaf_from_json, MAX_REQUESTS),
+            inner=fields.take("inner", bound(Inner)),
+            leaves=fields.many("leaves", bound(ItemLeaf), MAX_REQUESTS),
             signature=fields.signature("signature"),
         )
         fields.end()

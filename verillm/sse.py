@@ -1,7 +1,8 @@
 """Server-sent events: one event's bytes, and a bounded parser that takes the stream in any pieces.
 
-Only the fields that we send are understood (`id`, `event`, `data`, comments); an event is dispatched
-at its blank line, so a connection that breaks inside an event loses all of it and is resumed before it.
+Only the fields that we send are understood (`id`, `event`, `data`, comments); an event is
+dispatched at its blank line, so a connection that breaks inside one loses all of it and is resumed
+before it.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ class ServerEvent:
 
 
 class Parser:
-    """Turns the bytes of a stream into events; raises MalformedError on what cannot be one of ours."""
+    """Turns the bytes of a stream into events; raises MalformedError on what cannot be ours."""
 
     __slots__ = ("_buffer", "_data", "_id", "_name", "_size")
 

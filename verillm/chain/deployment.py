@@ -1,0 +1,117 @@
+"""What a deployment is: its configuration and its addresses, as a file that everyone reads."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from eth_utils.address import to_checksum_address
+
+from verillm import api
+from verillm.errors import ConfigError, MalformedError
+from verillm.signing import Domain
+from verillm.types import ChecksumAddress, Hash32
+
+ZERO_ADDRESS: Final = to_checksum_address("0x" + "00" * 20)
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+UNIT: Final = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a deployment fixes for good: IVeriLLM.Config; seconds, basis points, token units.
+
+    The defaults are for a network of people; `devnet` shortens what a demonstration waits for.
+    """
+
+    token: ChecksumAddress = ZERO_ADDRESS
+    adjudicator: ChecksumAddress = ZERO_ADDRESS
+    seal_window: int = HOUR
+    claim_window: int = HOUR
+    dispute_window: int = DAY
+    opening_window: int = DAY
+    unbonding: int = 14 * DAY
+    unlock_delay: int = 2 * DAY
+    key_grace: int = 7 * DAY
+    job_window: int = DAY
+    kappa_bps: int = 20_000
+    reserve_bps: int = 3_000
+    inferencer_bps: int = 7_500
+    committee_bps: int = 1_500
+    scheduler_bps: int = 1_000
+    caller_fee: int = 0
+    claim_bond: int = UNIT // 10
+    challenge_bond: int = UNIT // 10
+
+    @classmethod
+    def devnet(cls, dispute_window: int = 10) -> Self:
+        """Short windows, for one machine whose parties are all awake."""
+        return cls(
+            seal_window=5 * MINUTE,
+            claim_window=5 * MINUTE,
+            dispute_window=dispute_window,
+            opening_window=MINUTE,
+            unbonding=HOUR,
+            unlock_delay=10 * MINUTE,
+            key_grace=HOUR,
+            job_window=10 * MINUTE,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One VeriLLM contract and what belongs to it; `block` is where its history starts."""
+
+    chain_id: int
+    contract: ChecksumAddress
+    adjudicator: ChecksumAddress
+    token: ChecksumAddress
+    block: int
+    transaction: Hash32
+
+    @property
+    def domain(self) -> Domain:
+        """Where signatures for this deployment count."""
+        return Domain(self.chain_id, self.contract)
+
+    def to_json(self) -> dict[str, object]:
+        """The addresses file's content."""
+        return {
+            "chainId": self.chain_id,
+            "contract": self.contract,
+            "adjudicator": self.adjudicator,
+            "token": self.token,
+            "block": self.block,
+            "transaction": api.to_hex(self.transaction),
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """Parse the addresses file's content; raises MalformedError."""
+        fields = api.Fields(value, "deployment")
+        deployment = cls(
+            chain_id=fields.number("chainId", 64),
+            contract=fields.address("contract"),
+            adjudicator=fields.address("adjudicator"),
+            token=fields.address("token"),
+            block=fields.number("block", 64),
+            transaction=fields.hash("transaction"),
+        )
+        fields.end()
+        return deployment
+
+    def save(self, path: Path) -> None:
+        """Write the addresses file whole or not at all."""
+        partial = path.with_name(path.name + ".part")
+        partial.write_text(json.dumps(self.to_json(), indent=2) + "\n")
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read an addresses file; raises ConfigError."""
+        try:
+            return cls.from_json(api.loads(path.read_bytes(), "deployment"))
+        except OSError as error:
+            raise ConfigError(f"no deployment file at {path}: {error.strerror}") from error
+        except MalformedError as error:
+            raise ConfigError(f"{path} is no deployment file: {error}") from error

@@ -1,0 +1,394 @@
+"""The contract's events as data, and a job's history on chain."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, TypeVar, get_type_hints
+
+from verillm.chain import artifacts
+from verillm.chain.contract import Chain, Log, Mined
+from verillm.errors import MalformedError
+from verillm.model import ModelSpec
+from verillm.records import Claiming, Posting, Sealing
+from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, Outcome, Reason
+
+
+# ── Money in and out ─────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True, slots=True)
+class Deposited:
+    """A client put tokens at a scheduler's disposal."""
+
+    client: ChecksumAddress
+    scheduler: ChecksumAddress
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnlockRequested:
+    """A client asked for a deposit back."""
+
+    client: ChecksumAddress
+    scheduler: ChecksumAddress
+    amount: int
+    available_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class DepositWithdrawn:
+    """A client took its deposit."""
+
+    client: ChecksumAddress
+    scheduler: ChecksumAddress
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class StakeAdded:
+    """An operator added stake."""
+
+    operator: ChecksumAddress
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class StakeWithdrawalRequested:
+    """An operator asked for free stake back."""
+
+    operator: ChecksumAddress
+    amount: int
+    available_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class StakeWithdrawn:
+    """An operator took free stake."""
+
+    operator: ChecksumAddress
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class HotKeySet:
+    """An operator named the key that signs for it."""
+
+    operator: ChecksumAddress
+    hot_key: ChecksumAddress
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSet:
+    """An operator published its API's address."""
+
+    operator: ChecksumAddress
+    endpoint: str
+
+
+# ── Models and seats ─────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True, slots=True)
+class ModelRegistered:
+    """An immutable model version."""
+
+    model_id: ModelId
+    spec: ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SeatJoined:
+    """An operator took a seat."""
+
+    model_id: ModelId
+    seat: int
+    owner: ChecksumAddress
+    price: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeatLeft:
+    """An operator left a seat."""
+
+    model_id: ModelId
+    seat: int
+    owner: ChecksumAddress
+    releasable_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeatEvicted:
+    """A seat was taken from an operator whose stake no longer carries it."""
+
+    model_id: ModelId
+    seat: int
+    owner: ChecksumAddress
+    releasable_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeatReleased:
+    """A seat's stake is free."""
+
+    model_id: ModelId
+    seat: int
+    owner: ChecksumAddress
+
+
+# ── Jobs ─────────────────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """The inferencer's commitment is on chain."""
+
+    job_id: JobId
+    scheduler: ChecksumAddress
+    client: ChecksumAddress
+    posting: Posting
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The committee's commitments are on chain; roles are public."""
+
+    job_id: JobId
+    sealing: Sealing
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Someone claimed a verdict, bonded."""
+
+    job_id: JobId
+    claiming: Claiming
+
+
+@dataclass(frozen=True, slots=True)
+class BeaconKept:
+    """A block's hash is stored for good."""
+
+    block_number: int
+    beacon: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengeOpened:
+    """The public round began."""
+
+    job_id: JobId
+    challenger: ChecksumAddress
+    open_by: int
+    beacon: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class Revealed:
+    """The lengths of a checked request are fixed."""
+
+    job_id: JobId
+    checked_index: int
+    prompt_tokens: int
+    new_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PositionServed:
+    """One party's opening of one position is in calldata."""
+
+    job_id: JobId
+    party: int
+    checked_index: int
+    position_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairCompared:
+    """The distances of two parties at one position are added up."""
+
+    job_id: JobId
+    party_a: int
+    party_b: int
+    checked_index: int
+    position_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finalized:
+    """The job is settled."""
+
+    job_id: JobId
+    outcome: Outcome
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """Someone earned by a job."""
+
+    job_id: JobId
+    account: ChecksumAddress
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slashed:
+    """An operator lost stake by a job."""
+
+    job_id: JobId
+    operator: ChecksumAddress
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Burnt:
+    """Tokens nobody gets."""
+
+    job_id: JobId
+    amount: int
+
+
+EVENTS: tuple[type[Any], ...] = (
+    Deposited,
+    UnlockRequested,
+    DepositWithdrawn,
+    StakeAdded,
+    StakeWithdrawalRequested,
+    StakeWithdrawn,
+    HotKeySet,
+    EndpointSet,
+    ModelRegistered,
+    SeatJoined,
+    SeatLeft,
+    SeatEvicted,
+    SeatReleased,
+    Posted,
+    Sealed,
+    Claimed,
+    BeaconKept,
+    ChallengeOpened,
+    Revealed,
+    PositionServed,
+    PairCompared,
+    Finalized,
+    Paid,
+    Slashed,
+    Burnt,
+)
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class At(Generic[E]):
+    """An event and where it stands; `timestamp` of its block in the chain's seconds."""
+
+    event: E
+    transaction: Hash32
+    block_number: int
+    block_hash: Hash32
+    timestamp: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobHistory:
+    """Everything that the chain says of a job, in order."""
+
+    job_id: JobId
+    events: tuple[At[Any], ...]
+
+    @property
+    def posted(self) -> At[Posted] | None:
+        """How it was posted."""
+        return self.first(Posted)
+
+    @property
+    def sealed(self) -> At[Sealed] | None:
+        """How it was sealed."""
+        return self.first(Sealed)
+
+    @property
+    def claimed(self) -> At[Claimed] | None:
+        """Which verdict was claimed."""
+        return self.first(Claimed)
+
+    @property
+    def challenged(self) -> At[ChallengeOpened] | None:
+        """Who opened the public round."""
+        return self.first(ChallengeOpened)
+
+    @property
+    def finalized(self) -> At[Finalized] | None:
+        """How it ended."""
+        return self.first(Finalized)
+
+    def first(self, kind: type[E]) -> At[E] | None:
+        """The first event of a kind."""
+        return next(iter(self.all(kind)), None)
+
+    def all(self, kind: type[E]) -> tuple[At[E], ...]:
+        """All events of a kind, in order."""
+        return tuple(each for each in self.events if isinstance(each.event, kind))
+
+
+@cache
+def _by_topic() -> dict[bytes, tuple[artifacts.Entry, type[Any]]]:
+    kinds = {kind.__name__: kind for kind in EVENTS}
+    entries = artifacts.events("VeriLLM").items()
+    return {topic: (entry, kinds[entry.name]) for topic, entry in entries if entry.name in kinds}
+
+
+def topic_of(kind: type[Any]) -> Hash32:
+    """The first topic of an event's logs."""
+    return next(Hash32(t) for t, (_, each) in _by_topic().items() if each is kind)
+
+
+def parse_log(log: Log) -> Any | None:
+    """The event of a log, None if it is not one of ours; raises MalformedError."""
+    if not log.topics or log.topics[0] not in _by_topic():
+        return None
+    entry, kind = _by_topic()[log.topics[0]]
+    hints = get_type_hints(kind)
+    indexed = [part for part in entry.inputs if part["indexed"]]
+    plain = [part for part in entry.inputs if not part["indexed"]]
+    if len(indexed) != len(log.topics) - 1:
+        raise MalformedError(f"log.{entry.name}", "wrong number of topics")
+    values = {}
+    for part, topic in zip(indexed, log.topics[1:], strict=True):
+        values[_name(part)] = artifacts.decode([part], topic, [hints[_name(part)]])[0]
+    kinds = [hints[_name(part)] for part in plain]
+    decoded = artifacts.decode(plain, log.data, kinds)
+    values |= {_name(part): value for part, value in zip(plain, decoded, strict=True)}
+    return kind(**values)
+
+
+def _name(part: artifacts.Component) -> str:
+    return artifacts.snake(part["name"])
+
+
+def events_of(mined: Mined) -> tuple[Any, ...]:
+    """Our events in a transaction's receipt, in order."""
+    parsed = (parse_log(log) for log in mined.logs)
+    return tuple(event for event in parsed if event is not None)
+
+
+def stream(
+    chain: Chain,
+    kinds: tuple[type[Any], ...] = EVENTS,
+    first: int | None = None,
+    last: int | None = None,
+) -> Iterator[At[Any]]:
+    """Events of some kinds from block `first` (the deployment) to `last` (the newest), in order."""
+    yield from _located(chain, chain.logs([[topic_of(kind) for kind in kinds]], first, last))
+
+
+def job_history(chain: Chain, job_id: JobId) -> JobHistory:
+    """All events of a job."""
+    about_jobs = [topic_of(kind) for kind in EVENTS if "job_id" in get_type_hints(kind)]
+    found = _located(chain, chain.logs([about_jobs, job_id]))
+    return JobHistory(job_id, tuple(found))
+
+
+def _located(chain: Chain, logs: Iterator[Log]) -> Iterator[At[Any]]:
+    timestamps: dict[int, int] = {}
+    for log in logs:
+        if (event := parse_log(log)) is None:
+            continue
+        number = log.block_number
+        if number not in timestamps:
+            timestamps[number] = chain.block(number).timestamp
+        yield At(event, log.transaction, number, log.block_hash, timestamps[number], log.index)
