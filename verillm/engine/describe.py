@@ -176,7 +176,7 @@ def _weight_leaves(found: tuple[Tensor, ...]) -> Iterator[Hash32]:
         memory = tensor.memory()
         for page in range(max(1, -(-tensor.size // PAGE))):
             leaf = hashlib.sha256(WEIGHT_LEAF + name + kind + page.to_bytes(4, "big"))
-            leaf.update(memory[page * PAGE : (page + 1) * PAGE])
+            leaf.update(memory[page * PAGE : (page + 1) * PAGE].data)
             yield Hash32(leaf.digest())
 
 

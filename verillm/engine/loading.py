@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,7 @@ class Loaded:
     layers: tuple[nn.Module, ...]
     head: Head
     device: torch.device
+    cache_name: str
 
 
 def load(
@@ -69,6 +71,7 @@ def load(
         layers=_committed(model, config),
         head=_head(model, config),
         device=torch.device(device),
+        cache_name=_cache_name(model.base_model),
     )
     _probe(model, loaded)
     return loaded
@@ -100,6 +103,12 @@ def _apply(model: Any, transform: WeightTransform) -> None:
         for name, parameter in model.named_parameters():
             changed = transform(name, parameter.detach().float().numpy())
             parameter.copy_(torch.from_numpy(changed))
+
+
+def _cache_name(body: nn.Module) -> str:
+    """Return what the body's `forward` calls its cache: renamed in transformers 5.2x."""
+    names = inspect.signature(body.forward).parameters
+    return "cache" if "cache" in names else "past_key_values"
 
 
 def _committed(model: Any, config: ModelConfig) -> tuple[nn.Module, ...]:

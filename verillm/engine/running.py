@@ -40,8 +40,8 @@ Cache = TypeVar("Cache")
 class States:
     """What a forward pass shows of its rows: bfloat16 bits of committed layers and final norm.
 
-    `layers` is [rows, L, H], `finals` [rows, H]; a row is a position of a prefill or a sequence of a
-    step.
+    `layers` is [rows, L, H], `finals` [rows, H]; a row is a position (prefill) or a sequence
+    (step).
     """
 
     layers: NDArray[np.uint16]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from verillm.errors import NonFiniteLogits
 from verillm.request import Sampling
-from verillm.sampling import gumbel, kept, words
+from verillm.sampling import gumbel, kept, truncates, words
 from verillm.types import PPM, Hash32
 
 G_MAX = gumbel(np.array([0xFFFFFFFF], np.uint32))[0]
@@ -22,14 +22,14 @@ FIRST_LOOK = 32
 def choose(logits: NDArray[np.float32], sampling: Sampling, seed: Hash32, position: int) -> int:
     """Return the token at `position + 1`; ties go to the lower id.
 
-    Raises `NonFiniteLogits` on logits that are not finite: such a state proves nothing.
+    Raises `NonFiniteLogits`: such a state proves nothing.
     """
     if not np.isfinite(logits).all():
-        raise NonFiniteLogits(f"the model's logits at position {position} are not finite")
+        raise NonFiniteLogits(f"logits at position {position} are not finite")
     if sampling.temperature == 0:
         return int(np.argmax(logits))
     temperature = np.float32(sampling.temperature / PPM)
-    if sampling.top_k or sampling.top_p < PPM or sampling.min_p:
+    if truncates(sampling):
         ids = np.flatnonzero(kept(logits, sampling))
     else:
         ids = _contenders(logits, temperature, seed, position)

@@ -3,7 +3,7 @@
 `write_folder` makes a model folder of a few hundred kilobytes with random weights, a byte-level
 tokenizer and a chat template; transformers can load it too. `TinyEngine` runs it and is
 deterministic: a row's result does not depend on who else is in the batch. Its two dtypes differ
-like honest machines do: `bfloat16` rounds the residual stream after every layer, `float32` does not.
+like honest machines do: `bfloat16` rounds the residual stream after every layer.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class TinyModel:
         cosine, sine = (part[begin : begin + len(values)] for part in self._rotation)
         half = values.shape[-1] // 2
         turned = np.concatenate([-values[..., half:], values[..., :half]], axis=-1)
-        return values * cosine + turned * sine
+        return np.asarray(values * cosine + turned * sine, np.float32)
 
     def _norm(self, stream: Floats, name: str) -> Floats:
         mean = np.mean(stream * stream, axis=-1, keepdims=True)

@@ -78,8 +78,8 @@ class TorchModel:
                 input_ids=torch.tensor(tokens, device=device),
                 attention_mask=cache.mask(new, device),
                 position_ids=cache.positions(new, device),
-                past_key_values=cache.cache,
                 use_cache=True,
+                **{self._loaded.cache_name: cache.cache},
             ).last_hidden_state
             states = self._capture.take(final)
         return States(layers=states[:, :-1], finals=states[:, -1])
