@@ -73,6 +73,11 @@ def struct_of(value: object) -> Struct:
     return struct
 
 
+def struct_name(python: type[Any]) -> str:
+    """The Solidity name of a bound dataclass."""
+    return _BY_TYPE[python].name
+
+
 def array_of(kind: str) -> str | None:
     """The element type of an array type, None for any other."""
     return kind[: kind.rindex("[")] if kind.endswith("]") else None

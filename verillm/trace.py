@@ -94,6 +94,7 @@ class Opening:
     leaf: ItemLeaf
     item_path: tuple[Hash32, ...]
     entries: tuple[Entry, ...]
+    shape: Shape
 
 
 def state_bytes(bits: Bits) -> bytes:
@@ -180,6 +181,7 @@ def open_positions(
         committed.leaves[item],
         committed.items.proof(item),
         entries,
+        committed.trace.items[item].shape,
     )
 
 
@@ -191,6 +193,7 @@ def check_opening(opening: Opening, expected_inner: Hash32, shape: Shape) -> Non
     inner, leaf = opening.inner, opening.leaf
     _demand(inner_hash(inner) == expected_inner, "not the sealed commitment")
     _demand(opening.task_hash == inner.task_hash, "another task's hash")
+    _demand(opening.shape == shape, "states of another shape")
     _demand(leaf.prompt_tokens > 0 and leaf.new_tokens > 0, "an item without tokens")
     _demand(
         verify_proof(

@@ -1,0 +1,371 @@
+"""A job's evidence: the bundle that a claim names, and whether it holds together (§5 and §7).
+
+Everything is checked against the chain's own posting and sealing; nothing in a bundle is believed.
+What no party could have done makes the evidence missing; what one party did has its own reason.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from verillm.draw import checked_requests, draw, position_seed, positions
+from verillm.errors import EvidenceError, MalformedError
+from verillm.merkle import verify_proof
+from verillm.model import ModelSpec, Shape, check_spec, model_id
+from verillm.records import Posting, Sealing, record_hash
+from verillm.request import Job, Quote, Request, request_leaf
+from verillm.signing import Domain, job_id, struct_hash, task_hash
+from verillm.statistics import States
+from verillm.task import (
+    Commitment,
+    Item,
+    Task,
+    draw_commit,
+    inner_hash,
+    output_hash,
+    output_leaf,
+    seed,
+    task_id,
+    verification_prompt,
+)
+from verillm.trace import Entry, Opening, check_opening
+from verillm.types import Bits, Hash32, JobId, Reason, TaskId
+
+INFERENCER = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedOutput:
+    """A checked request with its output, each with its place under the job's roots."""
+
+    index: int
+    request: Request
+    path: tuple[Hash32, ...]
+    output: tuple[int, ...]
+    output_path: tuple[Hash32, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartyEvidence:
+    """What one party was given and showed; `openings` by place in the checked order."""
+
+    party: int
+    task: Task
+    task_signature: bytes
+    commitment_signature: bytes
+    openings: Mapping[int, Opening]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bundle:
+    """All evidence of one job. A party that opened nothing is absent, or has no openings."""
+
+    job: Job
+    quote: Quote
+    signature: bytes
+    checked: tuple[CheckedOutput, ...]
+    parties: tuple[PartyEvidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRequest:
+    """A checked request, with everything derived that its check needs."""
+
+    index: int
+    request: Request
+    output: tuple[int, ...]
+    seed: Hash32
+    positions: tuple[int, ...]
+
+    @property
+    def prompt_tokens(self) -> int:
+        """P of the inferencer."""
+        return len(self.request.tokens)
+
+    @property
+    def new_tokens(self) -> int:
+        """N of the inferencer."""
+        return len(self.output)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Prompt and output."""
+        return self.request.tokens + self.output
+
+    @property
+    def generated(self) -> range:
+        """The positions whose states chose the output."""
+        return range(self.prompt_tokens - 1, len(self.tokens) - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartyStates:
+    """What one party showed of all checked requests.
+
+    `states` is None for a party that left any compared position closed. `generated` holds, per
+    request, the final states uint16 [N, hidden] that its tokens are judged by, None if not all are
+    open. `mismatched`: its items are not prompt‖output.
+    """
+
+    states: tuple[States, ...] | None
+    generated: tuple[Bits | None, ...] = ()
+    mismatched: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Evidence that holds together: party 0 the inferencer, 1..m the committee in drawn order."""
+
+    job_id: JobId
+    spec: ModelSpec
+    checked: tuple[CheckedRequest, ...]
+    parties: tuple[PartyStates, ...]
+
+
+def check_bundle(
+    bundle: Bundle,
+    posting: Posting,
+    sealing: Sealing,
+    spec: ModelSpec,
+    domain: Domain,
+    beacon: Hash32,
+) -> Evidence:
+    """The evidence of a bundle, or EvidenceError with the reason that the verdict will have.
+
+    Posting and sealing come from the chain, which has checked the signatures; `beacon` is the hash
+    of the block of `seal`. A silent party is no error: the verdict knows what to make of it.
+    """
+    _check_spec(spec, posting)
+    _demand(bundle.job == posting.job and bundle.quote == posting.quote, "another job")
+    identity = _check_records(posting, sealing, spec, domain)
+    checked = _checked(bundle, posting, sealing, spec, beacon, identity)
+    by_number = _parties(bundle, spec.committee)
+    inners = (inner_hash(sealing.inner), *sealing.inners)
+    parties = tuple(
+        _party(by_number.get(number), number, inners[number], identity, sealing, spec, checked)
+        for number in range(spec.committee + 1)
+    )
+    if parties[INFERENCER].states is not None:
+        for request in checked:
+            _check_length(request, spec)
+    return Evidence(identity, spec, checked, parties)
+
+
+def expected_items(checked: Sequence[CheckedRequest], verifier: bool) -> tuple[Item, ...]:
+    """The items that a party's task must hold for the checked requests, in the checked order.
+
+    A verifier's max_new_tokens is the scheduler's choice; here it is the request's.
+    """
+    return tuple(
+        Item(
+            each.request.salt,
+            verification_prompt(each.request, each.output) if verifier else each.request.tokens,
+            each.request.max_new_tokens,
+            each.request.sampling,
+            each.seed,
+        )
+        for each in checked
+    )
+
+
+# ── The frame: spec, records, requests ──────────────────────────────────────────────────────────
+def _check_spec(spec: ModelSpec, posting: Posting) -> None:
+    _demand(model_id(spec) == posting.quote.model_id, "the spec of another model")
+    try:
+        check_spec(spec)
+    except MalformedError as error:
+        raise EvidenceError(Reason.PROFILE_MISSING, str(error)) from error
+
+
+def _check_records(posting: Posting, sealing: Sealing, spec: ModelSpec, domain: Domain) -> JobId:
+    identity = job_id(domain, posting.job)
+    _demand(struct_hash(posting.quote) == posting.job.quote, "another quote than the client's")
+    _demand(draw_commit(sealing.secret) == posting.quote.draw_commit, "another secret")
+    commitment = Commitment(task_id(sealing.secret, identity, 0), inner_hash(sealing.inner))
+    _demand(struct_hash(commitment) == posting.commitment, "another commitment than posted")
+    _demand(len(sealing.inners) == spec.committee, "a committee of another size")
+    return identity
+
+
+def _checked(
+    bundle: Bundle,
+    posting: Posting,
+    sealing: Sealing,
+    spec: ModelSpec,
+    beacon: Hash32,
+    identity: JobId,
+) -> tuple[CheckedRequest, ...]:
+    drawn = draw(sealing.secret, posting.commitment, sealing.beacon)
+    wanted = checked_requests(drawn, posting.job.requests, spec.checked_requests)
+    _demand(tuple(each.index for each in bundle.checked) == wanted, "other requests than drawn")
+    stream = position_seed(record_hash(posting, sealing), beacon)
+    first_task = task_id(sealing.secret, identity, 0)
+    return tuple(
+        _checked_request(shown, posting, sealing.secret, first_task, stream, spec)
+        for shown in bundle.checked
+    )
+
+
+def _checked_request(
+    shown: CheckedOutput,
+    posting: Posting,
+    secret: Hash32,
+    first_task: TaskId,
+    stream: Hash32,
+    spec: ModelSpec,
+) -> CheckedRequest:
+    job, request = posting.job, shown.request
+    _demand(bool(request.tokens) and bool(shown.output), "a request without tokens")
+    _demand(max(shown.output) < spec.vocabulary, "an output token outside the vocabulary")
+    leaf = request_leaf(request)
+    _demand(
+        verify_proof(job.requests_root, leaf, shown.index, job.requests, shown.path),
+        f"request {shown.index} is not the client's",
+    )
+    digest = output_leaf(shown.index, output_hash(first_task, shown.output))
+    _demand(
+        verify_proof(posting.outputs_root, digest, shown.index, job.requests, shown.output_path),
+        f"output {shown.index} is not the posted one",
+    )
+    where = positions(stream, shown.index, len(request.tokens), len(shown.output), spec.positions)
+    chosen = seed(secret, leaf, shown.index)
+    return CheckedRequest(shown.index, request, shown.output, chosen, where)
+
+
+# ── The parties ─────────────────────────────────────────────────────────────────────────────────
+def _parties(bundle: Bundle, committee: int) -> dict[int, PartyEvidence]:
+    numbers = [party.party for party in bundle.parties]
+    _demand(len(set(numbers)) == len(numbers), "a party stands twice")
+    _demand(all(0 <= number <= committee for number in numbers), "a party that was not drawn")
+    return {party.party: party for party in bundle.parties}
+
+
+def _party(
+    shown: PartyEvidence | None,
+    number: int,
+    sealed: Hash32,
+    identity: JobId,
+    sealing: Sealing,
+    spec: ModelSpec,
+    checked: Sequence[CheckedRequest],
+) -> PartyStates:
+    if shown is None or not shown.openings:
+        return PartyStates(None)
+    _check_openings(shown, sealed, spec.shape, checked)
+    inner = next(iter(shown.openings.values())).inner
+    _demand(task_hash(shown.task) == inner.task_hash, "another task than committed to", number)
+    _demand(
+        shown.task.task_id == task_id(sealing.secret, identity, number), "another task id", number
+    )
+    if number == INFERENCER:
+        _check_inferencer(shown, spec, checked)
+        mismatched = False
+    else:
+        mismatched = _mismatched(shown, checked)
+    return PartyStates(
+        None if mismatched else _states(shown, checked),
+        () if mismatched else tuple(_generated(shown, at, each) for at, each in enumerate(checked)),
+        mismatched,
+    )
+
+
+def _check_openings(
+    shown: PartyEvidence, sealed: Hash32, shape: Shape, checked: Sequence[CheckedRequest]
+) -> None:
+    for at, opening in shown.openings.items():
+        _demand(0 <= at < len(checked), "an opening of no checked request", shown.party)
+        item = checked[at].index if shown.party == INFERENCER else at
+        _demand(opening.leaf.item == item, "an opening of another item", shown.party)
+        try:
+            check_opening(opening, sealed, shape)
+        except EvidenceError as error:
+            raise EvidenceError(error.reason, error.fact, shown.party) from error
+
+
+def _check_inferencer(
+    shown: PartyEvidence, spec: ModelSpec, checked: Sequence[CheckedRequest]
+) -> None:
+    """Hold the inferencer's task to the client's requests, and its trace to its output."""
+    task = shown.task
+    same_model = task.model_id == model_id(spec)
+    for each, expected in zip(checked, expected_items(checked, False), strict=True):
+        held = task.items[each.index] if each.index < len(task.items) else None
+        if not same_model or held != expected:
+            raise EvidenceError(
+                Reason.TASK_MISMATCH_INFERENCER, f"request {each.index}", INFERENCER
+            )
+    for at, opening in shown.openings.items():
+        each = checked[at]
+        digest = output_hash(task.task_id, each.output)
+        leaf = (opening.leaf.prompt_tokens, opening.leaf.new_tokens, opening.leaf.output_hash)
+        follows = all(_follows(entry, each.tokens) for entry in opening.entries)
+        if leaf != (each.prompt_tokens, each.new_tokens, digest) or not follows:
+            raise EvidenceError(Reason.OUTPUT_MISMATCH, f"request {each.index}", INFERENCER)
+
+
+def _follows(entry: Entry, tokens: Sequence[int]) -> bool:
+    at = entry.position
+    return at + 1 < len(tokens) and (entry.token, entry.next) == (tokens[at], tokens[at + 1])
+
+
+def _mismatched(shown: PartyEvidence, checked: Sequence[CheckedRequest]) -> bool:
+    """Whether a verifier ran anything but prompt‖output; not its fault alone, so no reason."""
+    expected = expected_items(checked, True)
+    if len(shown.task.items) != len(expected):
+        return True
+    for held, wanted in zip(shown.task.items, expected, strict=True):
+        if (held.tokens, held.seed) != (wanted.tokens, wanted.seed):
+            return True
+    for at, opening in shown.openings.items():
+        tokens = checked[at].tokens
+        if opening.leaf.prompt_tokens != len(tokens) - 1:
+            return True
+        for entry in opening.entries:
+            if entry.position < len(tokens) - 1 and entry.token != tokens[entry.position]:
+                return True
+    return False
+
+
+def _states(shown: PartyEvidence, checked: Sequence[CheckedRequest]) -> tuple[States, ...] | None:
+    """The compared positions of all checked requests; None if any is closed."""
+    found = [_compared(shown.openings.get(at), each) for at, each in enumerate(checked)]
+    states = tuple(each for each in found if each is not None)
+    return states if len(states) == len(found) else None
+
+
+def _compared(opening: Opening | None, each: CheckedRequest) -> States | None:
+    if opening is None:
+        return None
+    entries = {entry.position: entry for entry in opening.entries if entry.slices is not None}
+    where = tuple(sorted(each.positions))
+    if not where or not entries.keys() >= set(where):
+        return None
+    slices = [entries[position].slices for position in where]
+    finals = [entries[position].final for position in where]
+    return States(where, np.stack([bits for bits in slices if bits is not None]), np.stack(finals))
+
+
+def _generated(shown: PartyEvidence, at: int, each: CheckedRequest) -> Bits | None:
+    opening = shown.openings.get(at)
+    if opening is None:
+        return None
+    finals = {entry.position: entry.final for entry in opening.entries}
+    if not finals.keys() >= set(each.generated):
+        return None
+    return np.stack([finals[position] for position in each.generated])
+
+
+def _check_length(each: CheckedRequest, spec: ModelSpec) -> None:
+    """An output ends at its first end token, or is as long as was asked."""
+    ends = [token in spec.end_tokens for token in each.output]
+    if any(ends[:-1]):
+        raise EvidenceError(Reason.AFTER_END, f"request {each.index}", INFERENCER)
+    asked = each.request.max_new_tokens
+    if each.new_tokens > asked or (each.new_tokens < asked and not ends[-1]):
+        raise EvidenceError(Reason.LENGTH, f"request {each.index}", INFERENCER)
+
+
+def _demand(holds: bool, fact: str, party: int | None = None) -> None:
+    if not holds:
+        raise EvidenceError(Reason.EVIDENCE_MISSING, fact, party)

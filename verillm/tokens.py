@@ -1,0 +1,193 @@
+"""Whether tokens follow from the verifiers' states: margins and the nucleus (docs/protocol.md §7).
+
+Off chain: it needs all head rows. The inferencer's own states are never used: they can be nudged
+so that every forged token wins.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verillm.errors import EvidenceError
+from verillm.model import CheckProfile
+from verillm.request import Sampling
+from verillm.sampling import probabilities, scores, truncates
+from verillm.statistics import to_floats
+from verillm.types import PPM, Bits, Floats, Hash32, Mask, Outcome, Reason
+
+_ROWS = 32
+"""States whose logits are held at once."""
+
+
+class Head(Protocol):
+    """The rows that turn final states into logits."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Rows."""
+        ...
+
+    def logits(self, finals: Floats) -> Floats:
+        """float32 [n, hidden] → float32 [n, vocabulary]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generated:
+    """The output of one checked request, and the states that each trusted verifier has of it.
+
+    `finals`: per verifier uint16 [N, hidden], of positions P-1..P+N-2.
+    """
+
+    prompt_tokens: int
+    output: tuple[int, ...]
+    sampling: Sampling
+    seed: Hash32
+    finals: tuple[Bits, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStatistics:
+    """Margins in ppm of a logit, one per generated token: how far it loses against its best rival.
+
+    `margins` counts every rival that was surely kept (refund tier), `margins_above` only those with
+    a logit clearly above the token's (slash tier); `outside` are the indices outside the nucleus.
+    """
+
+    margins: tuple[int, ...]
+    margins_above: tuple[int, ...]
+    outside: tuple[int, ...]
+
+    @property
+    def mean(self) -> int:
+        """Mean margin of the refund tier, ppm (floor)."""
+        return sum(self.margins) // len(self.margins)
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """A profile's tolerances in the units of the comparison: mass and logits."""
+
+    epsilon: float
+    tau: float
+
+    @classmethod
+    def of(cls, profile: CheckProfile) -> "Borders":
+        """From ppm."""
+        return cls(profile.mass_epsilon / PPM, profile.logit_tau / PPM)
+
+
+def averaged(finals: Sequence[Bits]) -> Floats:
+    """The verifiers' states, averaged in float32."""
+    mean: Floats = np.mean([to_floats(bits) for bits in finals], axis=0, dtype=np.float32)
+    return mean
+
+
+def token_statistics(
+    requests: Sequence[Generated], head: Head, profile: CheckProfile
+) -> TokenStatistics:
+    """Margins of all generated tokens; EvidenceError if a state yields no finite logits."""
+    borders = Borders.of(profile)
+    found = [each for request in requests for each in _of_request(request, head, borders)]
+    return TokenStatistics(
+        tuple(margin for margin, _, _ in found),
+        tuple(above for _, above, _ in found),
+        tuple(at for at, (_, _, outside) in enumerate(found) if outside),
+    )
+
+
+def judge_tokens(statistics: TokenStatistics, profile: CheckProfile) -> tuple[Outcome, Reason]:
+    """The verdict on tokens alone: the slash tier first, then what names the fault best."""
+    if not statistics.margins:
+        return Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING
+    if max(statistics.margins_above) > profile.margin_max_slash:
+        return Outcome.SLASH, Reason.MARGIN_MAX
+    if statistics.outside:
+        return Outcome.REFUND, Reason.OUTSIDE_NUCLEUS
+    if max(statistics.margins) > profile.margin_max_refund:
+        return Outcome.REFUND, Reason.MARGIN_MAX
+    if statistics.mean > profile.margin_mean:
+        return Outcome.REFUND, Reason.MARGIN_MEAN
+    return Outcome.ACCEPT, Reason.NONE
+
+
+def margins(
+    logits: Floats, token: int, sampling: Sampling, seed: Hash32, position: int, borders: Borders
+) -> tuple[int, int, bool]:
+    """Margin of one token (ppm) in the refund and in the slash tier, and whether it is outside.
+
+    logits : float32 [vocabulary] of the state at absolute `position`.
+    """
+    ranked = scores(logits, sampling, seed, position)
+    above = logits >= logits[token] + np.float32(borders.tau)
+    if truncates(sampling):
+        inside, outside = _nucleus(logits, token, sampling, borders)
+        rivals = inside | above
+    else:
+        outside = False
+        rivals = np.ones(len(logits), dtype=np.bool_)
+    return _margin(ranked, token, rivals), _margin(ranked, token, above), outside
+
+
+def _of_request(
+    request: Generated, head: Head, borders: Borders
+) -> Iterator[tuple[int, int, bool]]:
+    if len(request.output) and max(request.output) >= head.vocabulary:
+        raise EvidenceError(Reason.EVIDENCE_MISSING, "a token without a head row")
+    states = averaged(request.finals)
+    first = request.prompt_tokens - 1
+    for start in range(0, len(request.output), _ROWS):
+        with np.errstate(over="ignore", invalid="ignore"):
+            block = head.logits(states[start : start + _ROWS])
+        if not np.isfinite(block).all():
+            raise EvidenceError(Reason.EVIDENCE_MISSING, "a verifier's states give no logits")
+        tokens = request.output[start : start + _ROWS]
+        for at, (logits, token) in enumerate(zip(block, tokens, strict=True)):
+            where = first + start + at
+            yield margins(logits, token, request.sampling, request.seed, where, borders)
+
+
+def _margin(ranked: Floats, token: int, rivals: Mask) -> int:
+    """Best rival's score less the token's, at least 0, in ppm (floor)."""
+    if not rivals.any():
+        return 0
+    behind = float(ranked[rivals].max()) - float(ranked[token])
+    return max(0, int(np.floor(behind * PPM)))
+
+
+def _nucleus(logits: Floats, token: int, sampling: Sampling, borders: Borders) -> tuple[Mask, bool]:
+    """Which entries are surely kept, and whether the token surely is not.
+
+    Top-p and min-p are compared in mass with ε to spare, top-k in ranks with τ to spare: what is
+    near a border counts neither as a rival nor as outside.
+    """
+    order = np.argsort(-logits, kind="stable")
+    ordered = logits[order]
+    mass = probabilities(ordered, sampling)
+    mass_above = np.cumsum(mass) - mass
+    rank = int(np.flatnonzero(order == token)[0])
+    kept = np.ones(len(order), dtype=np.bool_)
+    outside = False
+    if sampling.top_p < PPM:
+        top_p = sampling.top_p / PPM
+        kept &= mass_above < top_p - borders.epsilon
+        outside |= bool(mass_above[rank] > top_p + borders.epsilon)
+    if sampling.top_k:
+        kept &= _count_from(ordered, ordered - np.float32(borders.tau)) - 1 < sampling.top_k
+        clearly = _count_from(ordered, ordered[rank : rank + 1] + np.float32(borders.tau))
+        outside |= bool(clearly[0] >= sampling.top_k)
+    if sampling.min_p:
+        least = sampling.min_p / PPM * mass[0]
+        kept &= mass >= least * (1 + borders.epsilon)
+        outside |= bool(mass[rank] < least * (1 - borders.epsilon))
+    mask = np.empty_like(kept)
+    mask[order] = kept
+    return mask, outside
+
+
+def _count_from(descending: Floats, least: Floats) -> NDArray[np.intp]:
+    """How many of the descending logits are at least each of `least`."""
+    return np.searchsorted(-descending, -least, side="right")

@@ -1,0 +1,306 @@
+"""The verdict: a pure function of evidence, closed so that nothing unknown is accepted (§7).
+
+`decide` is what the chain computes from pair statistics; `judge_states` computes those from states;
+`judge` goes on to the tokens, off chain.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import combinations
+from typing import Final
+
+from verillm.errors import EvidenceError
+from verillm.evidence import INFERENCER, Bundle, Evidence, PartyStates, check_bundle
+from verillm.model import CheckProfile, ModelSpec
+from verillm.records import Posting, Sealing
+from verillm.signing import Domain
+from verillm.statistics import (
+    PairStatistics,
+    PaperStatistics,
+    compare,
+    is_finite,
+    paper_statistics,
+)
+from verillm.tokens import Generated, Head, TokenStatistics, judge_tokens, token_statistics
+from verillm.types import Bits, Hash32, Outcome, Reason
+
+__all__ = [
+    "Details",
+    "Outcome",
+    "PartyStatus",
+    "Reason",
+    "Verdict",
+    "cliques",
+    "decide",
+    "judge",
+    "judge_bundle",
+    "judge_states",
+    "quorum",
+    "refused",
+]
+
+Pair = tuple[int, int]
+
+
+class PartyStatus(Enum):
+    """What a party's evidence is worth."""
+
+    OPEN = "open"
+    SILENT = "silent"
+    NON_FINITE = "non_finite"
+    MISMATCHED = "mismatched"
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a verdict rests on; pairs are (lower, higher) party numbers, 0 the inferencer."""
+
+    statuses: tuple[PartyStatus, ...] = ()
+    pairs: Mapping[Pair, PairStatistics] = field(default_factory=dict)
+    cliques: tuple[tuple[int, ...], ...] = ()
+    accepting: tuple[tuple[int, ...], ...] = ()
+    paper: Mapping[Pair, PaperStatistics] = field(default_factory=dict)
+    tokens: TokenStatistics | None = None
+    fact: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Outcome and reason; `suspects` are the verifiers in no largest clique."""
+
+    outcome: Outcome
+    reason: Reason
+    suspects: tuple[int, ...] = ()
+    details: Details = field(default_factory=Details)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the inferencer is paid."""
+        return self.outcome is Outcome.ACCEPT
+
+
+_BY_EVIDENCE: Final = {
+    Reason.LENGTH: Outcome.REFUND,
+    Reason.AFTER_END: Outcome.REFUND,
+    Reason.TASK_MISMATCH_INFERENCER: Outcome.REFUND,
+    Reason.OUTPUT_MISMATCH: Outcome.REFUND,
+}
+"""What evidence that does not hold together leads to; every other reason is inconclusive."""
+
+
+def quorum(committee: int) -> int:
+    """⌈(m+1)/2⌉ of the m drawn."""
+    return (committee + 2) // 2
+
+
+def cliques(verifiers: Sequence[int], agree: frozenset[Pair]) -> tuple[tuple[int, ...], ...]:
+    """All largest sets of verifiers that agree pairwise, in ascending order; () if none to choose.
+
+    `agree` holds pairs (lower, higher).
+    """
+    neighbours = {
+        each: {other for other in verifiers if (min(each, other), max(each, other)) in agree}
+        for each in verifiers
+    }
+    maximal = [
+        tuple(sorted(clique)) for clique in _maximal(set(), set(verifiers), set(), neighbours)
+    ]
+    largest = max(map(len, maximal), default=0)
+    return tuple(sorted(clique for clique in maximal if len(clique) == largest and clique))
+
+
+def decide(
+    statuses: Sequence[PartyStatus],
+    pairs: Mapping[Pair, PairStatistics],
+    positions: int,
+    profile: CheckProfile,
+) -> Verdict:
+    """The verdict on states; the first cause that hits decides.
+
+    statuses : of the inferencer and the m verifiers. pairs : of all open ones. positions : compared
+    in all checked requests together.
+    """
+    details = Details(tuple(statuses), dict(pairs))
+    early = _early(statuses[INFERENCER], positions, profile)
+    if early is not None:
+        return Verdict(*early, details=details)
+    verifiers = [k for k, status in enumerate(statuses) if k and status is PartyStatus.OPEN]
+    agree = _agreeing(pairs, profile.mean_refund, profile.over_refund)
+    largest = cliques(verifiers, agree)
+    if not largest or len(largest[0]) < quorum(len(statuses) - 1):
+        mismatched = PartyStatus.MISMATCHED in statuses
+        reason = Reason.TASK_MISMATCH if mismatched else Reason.NO_CLIQUE
+        return Verdict(Outcome.INCONCLUSIVE, reason, details=details)
+    within = {k for clique in largest for k in clique}
+    suspects = tuple(k for k in range(1, len(statuses)) if k not in within)
+    accepting = tuple(clique for clique in largest if all((INFERENCER, k) in agree for k in clique))
+    details = replace(details, cliques=largest, accepting=accepting)
+    outcome, reason = _over_all(largest, accepting, agree, pairs, profile)
+    return Verdict(outcome, reason, suspects, details)
+
+
+def judge_states(
+    parties: Sequence[PartyStates], profile: CheckProfile, prompt_tokens: Sequence[int]
+) -> Verdict:
+    """The verdict on states: party 0 is the inferencer; P of each checked request is its."""
+    statuses = [party_status(party) for party in parties]
+    shown = {
+        k: party.states
+        for k, (party, status) in enumerate(zip(parties, statuses, strict=True))
+        if status is PartyStatus.OPEN and party.states is not None
+    }
+    pairs = {
+        (a, b): compare(shown[a], shown[b], profile, prompt_tokens)
+        for a, b in combinations(sorted(shown), 2)
+    }
+    first = parties[INFERENCER].states
+    positions = 0 if first is None else sum(len(states.positions) for states in first)
+    verdict = decide(statuses, pairs, positions, profile)
+    paper = {
+        (INFERENCER, k): paper_statistics(shown[INFERENCER], shown[k])
+        for k in shown
+        if k and INFERENCER in shown
+    }
+    return replace(verdict, details=replace(verdict.details, paper=paper))
+
+
+def judge(evidence: Evidence, head: Head | None) -> Verdict:
+    """The verdict on evidence that holds together; accept needs the head rows too."""
+    profile = evidence.spec.profile
+    prompts = [checked.prompt_tokens for checked in evidence.checked]
+    verdict = judge_states(evidence.parties, profile, prompts)
+    if not verdict.accepted:
+        return verdict
+    # A head with a bias or soft-capping yields other logits than its rows: as good as no head.
+    if head is None or not evidence.spec.token_proof:
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.HEAD_MISSING)
+    return _with_tokens(verdict, evidence, head)
+
+
+def judge_bundle(
+    bundle: Bundle,
+    posting: Posting,
+    sealing: Sealing,
+    spec: ModelSpec,
+    domain: Domain,
+    beacon: Hash32,
+    head: Head | None,
+) -> Verdict:
+    """The verdict on a bundle, whatever it holds: evidence that does not hold together has one."""
+    try:
+        evidence = check_bundle(bundle, posting, sealing, spec, domain, beacon)
+    except EvidenceError as error:
+        return refused(error)
+    return judge(evidence, head)
+
+
+def refused(error: EvidenceError) -> Verdict:
+    """The verdict that evidence leads to which does not hold together."""
+    outcome = _BY_EVIDENCE.get(error.reason, Outcome.INCONCLUSIVE)
+    return Verdict(outcome, error.reason, details=Details(fact=error.message))
+
+
+def party_status(party: PartyStates) -> PartyStatus:
+    """What a party's states are worth."""
+    if party.mismatched:
+        return PartyStatus.MISMATCHED
+    if party.states is None:
+        return PartyStatus.SILENT
+    if not all(states.finite for states in party.states):
+        return PartyStatus.NON_FINITE
+    return PartyStatus.OPEN
+
+
+# ── States ──────────────────────────────────────────────────────────────────────────────────────
+def _early(
+    inferencer: PartyStatus, positions: int, profile: CheckProfile
+) -> tuple[Outcome, Reason] | None:
+    if inferencer is PartyStatus.SILENT:
+        return Outcome.SLASH, Reason.WITHHELD
+    if inferencer is PartyStatus.NON_FINITE:
+        return Outcome.SLASH, Reason.NON_FINITE
+    if inferencer is not PartyStatus.OPEN:
+        return Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING
+    if positions < max(1, profile.min_positions):
+        return Outcome.INCONCLUSIVE, Reason.TOO_FEW_POSITIONS
+    return None
+
+
+def _agreeing(pairs: Mapping[Pair, PairStatistics], mean: int, over: int) -> frozenset[Pair]:
+    return frozenset(pair for pair, statistics in pairs.items() if statistics.agrees(mean, over))
+
+
+def _over_all(
+    largest: tuple[tuple[int, ...], ...],
+    accepting: tuple[tuple[int, ...], ...],
+    agree: frozenset[Pair],
+    pairs: Mapping[Pair, PairStatistics],
+    profile: CheckProfile,
+) -> tuple[Outcome, Reason]:
+    """A lying verifier can add a clique of equal size, so no one clique may decide."""
+    rejecting = [c for c in largest if not any((INFERENCER, k) in agree for k in c)]
+    if accepting and not rejecting:
+        return Outcome.ACCEPT, Reason.NONE
+    if accepting or not rejecting:
+        return Outcome.INCONCLUSIVE, Reason.DIVIDED
+    near = _agreeing(pairs, profile.mean_slash, profile.over_slash)
+    slash = any(not any((INFERENCER, k) in near for k in clique) for clique in rejecting)
+    return (Outcome.SLASH if slash else Outcome.REFUND), Reason.STATES_DIFFER
+
+
+def _maximal(
+    chosen: set[int], candidates: set[int], done: set[int], neighbours: Mapping[int, set[int]]
+) -> Iterator[set[int]]:
+    """Bron and Kerbosch's enumeration of maximal cliques."""
+    if not candidates and not done:
+        yield chosen
+    for each in sorted(candidates):
+        near = neighbours[each]
+        yield from _maximal(chosen | {each}, candidates & near, done & near, neighbours)
+        candidates = candidates - {each}
+        done = done | {each}
+
+
+# ── Tokens ──────────────────────────────────────────────────────────────────────────────────────
+def _with_tokens(verdict: Verdict, evidence: Evidence, head: Head) -> Verdict:
+    """Judge the tokens by each accepting clique; they must say the same."""
+    found: list[tuple[Outcome, Reason]] = []
+    statistics = None
+    for clique in verdict.details.accepting:
+        try:
+            statistics = token_statistics(_generated(evidence, clique), head, evidence.spec.profile)
+        except EvidenceError as error:
+            return replace(
+                refused(error),
+                suspects=verdict.suspects,
+                details=replace(verdict.details, fact=error.message),
+            )
+        found.append(judge_tokens(statistics, evidence.spec.profile))
+    details = replace(verdict.details, tokens=statistics)
+    outcome, reason = found[0]
+    if any(other != found[0] for other in found):
+        outcome, reason = Outcome.INCONCLUSIVE, Reason.DIVIDED
+    return Verdict(outcome, reason, verdict.suspects, details)
+
+
+def _generated(evidence: Evidence, clique: tuple[int, ...]) -> list[Generated]:
+    return [
+        Generated(
+            checked.prompt_tokens,
+            checked.output,
+            checked.request.sampling,
+            checked.seed,
+            _finals(evidence, clique, at),
+        )
+        for at, checked in enumerate(evidence.checked)
+    ]
+
+
+def _finals(evidence: Evidence, clique: tuple[int, ...], at: int) -> tuple[Bits, ...]:
+    """The clique's finite states of one output; a quorum must have them open."""
+    shown = (evidence.parties[k].generated[at] for k in clique)
+    finals = tuple(bits for bits in shown if bits is not None and is_finite(bits))
+    if len(finals) < quorum(len(evidence.parties) - 1):
+        raise EvidenceError(Reason.EVIDENCE_MISSING, "too few verifiers opened every output state")
+    return finals
