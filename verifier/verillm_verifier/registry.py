@@ -20,14 +20,8 @@ from verillm.chain.events import (
 )
 from verillm.types import ChecksumAddress, ModelId
 
-KINDS: tuple[type[Any], ...] = (
-    EndpointSet,
-    HotKeySet,
-    SeatJoined,
-    SeatLeft,
-    SeatEvicted,
-    SeatReleased,
-)
+_SEATS = (SeatJoined, SeatLeft, SeatEvicted, SeatReleased)
+KINDS: tuple[type[Any], ...] = (EndpointSet, HotKeySet, *_SEATS)
 """The events that a registry is replayed from."""
 
 
@@ -47,20 +41,18 @@ class Registry:
         )
         return cls(tuple(wanted), key_grace)
 
-    def owner_at_post(self, model_id: ModelId, seat: int, block: int) -> ChecksumAddress | None:
-        """Who held a seat that was active for a job posted in `block`; None if it was not.
+    def owner_at(self, model_id: ModelId, seat: int, time: int) -> ChecksumAddress | None:
+        """Who held a seat that was active for a job posted at `time`; None if it was not.
 
-        A seat is active in the blocks after its join; in the block of its leaving no more.
+        Active means joined strictly before and not gone before, as the contract draws.
         """
         owner: ChecksumAddress | None = None
         for at in self.events:
             event = at.event
-            if at.block_number > block or getattr(event, "seat", None) != seat:
+            if at.timestamp >= time or not isinstance(event, _SEATS):
                 continue
-            if event.model_id != model_id:
-                continue
-            joined = isinstance(event, SeatJoined)
-            owner = event.owner if joined and at.block_number < block else None
+            if (event.model_id, event.seat) == (model_id, seat):
+                owner = event.owner if isinstance(event, SeatJoined) else None
         return owner
 
     def keys_within(self, operator: ChecksumAddress, first: int, last: int) -> set[ChecksumAddress]:

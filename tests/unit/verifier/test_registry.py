@@ -32,17 +32,17 @@ def registry(*events: At[Any]) -> Registry:
     return Registry.of(events, GRACE)
 
 
-def test_a_seat_is_active_in_the_blocks_after_its_join() -> None:
+def test_a_seat_is_active_strictly_after_its_join() -> None:
     seats = registry(at(SeatJoined(MODEL, 0, ALICE, 1), 5))
-    assert seats.owner_at_post(MODEL, 0, 5) is None
-    assert seats.owner_at_post(MODEL, 0, 6) == ALICE
+    assert seats.owner_at(MODEL, 0, 50) is None
+    assert seats.owner_at(MODEL, 0, 51) == ALICE
 
 
 def test_a_seat_left_or_evicted_before_the_post_is_not_drawn() -> None:
     for gone in (SeatLeft(MODEL, 0, ALICE, 99), SeatEvicted(MODEL, 0, ALICE, 99)):
         seats = registry(at(SeatJoined(MODEL, 0, ALICE, 1), 5), at(gone, 8))
-        assert seats.owner_at_post(MODEL, 0, 7) == ALICE
-        assert seats.owner_at_post(MODEL, 0, 9) is None
+        assert seats.owner_at(MODEL, 0, 80) == ALICE
+        assert seats.owner_at(MODEL, 0, 81) is None
 
 
 def test_a_released_slot_belongs_to_whoever_took_it_next() -> None:
@@ -52,7 +52,7 @@ def test_a_released_slot_belongs_to_whoever_took_it_next() -> None:
         at(SeatReleased(MODEL, 0, ALICE), 5),
         at(SeatJoined(MODEL, 0, BOB, 1), 7),
     )
-    assert [seats.owner_at_post(MODEL, 0, block) for block in (2, 4, 6, 8)] == [
+    assert [seats.owner_at(MODEL, 0, time) for time in (20, 40, 60, 80)] == [
         ALICE,
         None,
         None,
@@ -66,7 +66,7 @@ def test_other_seats_models_and_events_do_not_matter() -> None:
         at(SeatJoined(MODEL, 1, BOB, 1), 1),
         at(BeaconKept(1, Hash32(bytes(32))), 1),
     )
-    assert seats.owner_at_post(MODEL, 0, 5) is None
+    assert seats.owner_at(MODEL, 0, 50) is None
     assert len(seats.events) == 2
 
 

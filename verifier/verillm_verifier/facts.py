@@ -1,0 +1,340 @@
+"""All that the chain says of one job, read once, and held against itself.
+
+`read` is the only part that talks to an endpoint. `check` is pure: whatever the endpoint answered
+must be possible, or the audit ends with `InconsistentChain`. An endpoint that forges a whole
+coherent chain is not found out here; it still cannot forge the workers' signatures.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from verillm.chain import events
+from verillm.chain.contract import Chain, JobState, Status
+from verillm.chain.deployment import ZERO_ADDRESS
+from verillm.chain.events import At, BeaconKept, JobHistory
+from verillm.draw import checked_requests, draw, draw_seats, position_seed
+from verillm.errors import ChainError, DrawExhausted
+from verillm.model import ModelSpec, model_id
+from verillm.records import Claiming, Posting, Sealing, record_hash
+from verillm.signing import Domain, job_id, struct_hash
+from verillm.task import Commitment, draw_commit, inner_hash, task_id
+from verillm.types import ChecksumAddress, Hash32, JobId, Outcome, Reason
+from verillm_verifier.errors import AmbiguousJob, InconsistentChain, UnknownJob
+from verillm_verifier.registry import KINDS, Registry
+
+ZERO: Final = Hash32(bytes(32))
+ATTEMPTS: Final = 5
+"""Reads of a job that moves while it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One job as the chain tells it. `beacons`: the hash of a block by its number."""
+
+    domain: Domain
+    history: JobHistory
+    state: JobState
+    record_before_end: Hash32 | None
+    """Of a final job, which has dropped its record; None if the endpoint keeps no old states."""
+    spec: ModelSpec
+    registry: Registry
+    beacons: dict[int, Hash32]
+
+    @property
+    def posting(self) -> Posting:
+        """What `post` fixed."""
+        posted = self.history.posted
+        if posted is None:
+            raise InconsistentChain("a job without its Posted event")
+        return posted.event.posting
+
+    @property
+    def sealing(self) -> Sealing | None:
+        """What `seal` fixed."""
+        return None if self.history.sealed is None else self.history.sealed.event.sealing
+
+    @property
+    def claiming(self) -> Claiming | None:
+        """What `claim` fixed."""
+        return None if self.history.claimed is None else self.history.claimed.event.claiming
+
+    @property
+    def post_beacon(self) -> Hash32:
+        """What the committee is drawn by."""
+        return self.beacons[self.posting.posted_block]
+
+    @property
+    def seal_beacon(self) -> Hash32 | None:
+        """What the positions are drawn by."""
+        return None if self.sealing is None else self.beacons[self.sealing.sealed_block]
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Everything that the beacons decided of a sealed job, recomputed."""
+
+    draw: Hash32
+    seats: tuple[int, ...]
+    owners: tuple[ChecksumAddress, ...]
+    checked: tuple[int, ...]
+    position_seed: Hash32
+
+
+# ── Reading ──────────────────────────────────────────────────────────────────────────────────────
+def find_job(chain: Chain, prefix: str) -> JobId:
+    """The one job whose id begins with `prefix`, hex with or without 0x."""
+    wanted = prefix.lower().removeprefix("0x")
+    if not wanted or len(wanted) > 64 or set(wanted) - set("0123456789abcdef"):
+        raise UnknownJob(f"{prefix!r} is not the beginning of a job's id")
+    posted = events.stream(chain, (events.Posted,))
+    found = {at.event.job_id for at in posted if at.event.job_id.hex().startswith(wanted)}
+    if not found:
+        raise UnknownJob(f"no job begins with {prefix}")
+    if len(found) > 1:
+        raise AmbiguousJob(f"{len(found)} jobs begin with {prefix}")
+    return JobId(found.pop())
+
+
+def read(chain: Chain, job: JobId) -> Facts:
+    """Everything about a job at one moment; read again if it moved meanwhile."""
+    for _ in range(ATTEMPTS):
+        before = chain.job_state(job)
+        history = events.job_history(chain, job)
+        if history.posted is None:
+            raise UnknownJob(f"no job 0x{job.hex()}")
+        if chain.job_state(job) == before:
+            return _read(chain, history, before)
+    raise InconsistentChain("the job moves faster than it can be read")
+
+
+def _read(chain: Chain, history: JobHistory, state: JobState) -> Facts:
+    seen = Facts(
+        domain=chain.deployment.domain,
+        history=history,
+        state=state,
+        record_before_end=_record_before_end(chain, history),
+        spec=chain.model(_posting(history).quote.model_id),
+        registry=Registry.of(events.stream(chain, KINDS), chain.config().key_grace),
+        beacons={},
+    )
+    blocks = [seen.posting.posted_block]
+    blocks += [] if seen.sealing is None else [seen.sealing.sealed_block]
+    seen.beacons.update((number, chain.block(number).hash) for number in blocks)
+    for kept in events.stream(chain, (BeaconKept,)):
+        _check_kept(kept.event, seen.beacons)
+    return seen
+
+
+def _posting(history: JobHistory) -> Posting:
+    if history.posted is None:
+        raise InconsistentChain("a job without its Posted event")
+    return history.posted.event.posting
+
+
+def _record_before_end(chain: Chain, history: JobHistory) -> Hash32 | None:
+    """The record in the block before the end: what the contract checked the last call against."""
+    if history.finalized is None:
+        return None
+    try:
+        before = hex(history.finalized.block_number - 1)
+        return chain.job_state(history.job_id, before).record
+    except ChainError:  # an endpoint without old states refuses, each in its own words
+        return None
+
+
+def _check_kept(kept: BeaconKept, beacons: dict[int, Hash32]) -> None:
+    if beacons.get(kept.block_number, kept.beacon) != kept.beacon:
+        raise InconsistentChain(f"block {kept.block_number} has another hash than the kept one")
+
+
+# ── Checking ─────────────────────────────────────────────────────────────────────────────────────
+def check(facts: Facts) -> Draws | None:
+    """Hold everything that the chain says against itself; the recomputed draws if it is sealed.
+
+    InconsistentChain names the first fact that cannot be.
+    """
+    for fact, holds in (*_posted(facts), *_placed(facts), *_state(facts)):
+        _demand(fact, holds())
+    sealing = facts.sealing
+    if sealing is None:
+        return None
+    for fact, holds in (*_sealed(facts, sealing), *_claimed(facts)):
+        _demand(fact, holds())
+    return redraw(facts, sealing)
+
+
+Check = tuple[str, Callable[[], bool]]
+
+
+def _demand(fact: str, holds: bool) -> None:
+    if not holds:
+        raise InconsistentChain(f"does not hold: {fact}")
+
+
+def _posted(facts: Facts) -> Iterable[Check]:
+    posting, history = facts.posting, facts.history
+    job, quote = posting.job, posting.quote
+    return (
+        (
+            "the job's id is the digest of the job",
+            lambda: job_id(facts.domain, job) == history.job_id,
+        ),
+        ("the job names its quote", lambda: job.quote == struct_hash(quote)),
+        ("the quote names the model", lambda: model_id(facts.spec) == quote.model_id),
+        ("the inferencer held its seat at post", lambda: _inferencer_seated(facts)),
+        ("the seat is one of the slots", lambda: posting.seat < posting.slots),
+    )
+
+
+def _inferencer_seated(facts: Facts) -> bool:
+    posting = facts.posting
+    place = (posting.quote.model_id, posting.seat, posting.posted_at)
+    return facts.registry.owner_at(*place) == posting.worker
+
+
+def _placed(facts: Facts) -> Iterable[Check]:
+    """Each event stands once, in order, in the block that it names and that the chain has."""
+    history = facts.history
+    steps = [history.posted, history.sealed, history.claimed, history.finalized]
+    places = [(at.block_number, at.index) for at in steps if at is not None]
+    once = (events.Posted, events.Sealed, events.Claimed, events.Finalized)
+    return (
+        ("each step happened once", lambda: all(len(history.all(kind)) <= 1 for kind in once)),
+        ("no claim without a seal", lambda: history.claimed is None or history.sealed is not None),
+        ("the steps are in order", lambda: places == sorted(places)),
+        ("post is in the block that it names", lambda: _in_block(facts, history.posted)),
+        ("seal is in the block that it names", lambda: _in_block(facts, history.sealed)),
+    )
+
+
+def _in_block(facts: Facts, at: At[Any] | None) -> bool:
+    if at is None:
+        return True
+    if isinstance(at.event, events.Posted):
+        named = at.event.posting.posted_block
+    else:
+        named = at.event.sealing.sealed_block
+    return at.block_number == named and facts.beacons.get(named) == at.block_hash
+
+
+def _state(facts: Facts) -> Iterable[Check]:
+    return (
+        (
+            "the status is what the events say",
+            lambda: facts.state.status == status_by_events(facts),
+        ),
+        ("the record is the hash of the events", lambda: _record_holds(facts)),
+    )
+
+
+def status_by_events(facts: Facts) -> Status:
+    """Where the job stands by its events alone."""
+    history = facts.history
+    ordered = (
+        (history.finalized, Status.FINAL),
+        (history.challenged, Status.CHALLENGED),
+        (history.claimed, Status.CLAIMED),
+        (history.sealed, Status.SEALED),
+        (history.posted, Status.POSTED),
+    )
+    return next((status for at, status in ordered if at is not None), Status.NONE)
+
+
+def _record_holds(facts: Facts) -> bool:
+    if facts.state.status != Status.FINAL:
+        return facts.state.record in _records(facts)
+    old = facts.record_before_end
+    return facts.state.record == ZERO and (old is None or old in _records(facts))
+
+
+def _records(facts: Facts) -> set[Hash32]:
+    """The records that may stand: of how far the job came, by each step that it took."""
+    posting, sealing, claiming = facts.posting, facts.sealing, facts.claiming
+    if facts.state.status not in (Status.FINAL, Status.CHALLENGED):
+        return {record_hash(posting, sealing, claiming)}
+    known = {record_hash(posting)}
+    if sealing is not None:
+        known.add(record_hash(posting, sealing))
+        known.add(record_hash(posting, sealing, claiming or _empty_claim(facts)))
+    return known
+
+
+def _empty_claim(facts: Facts) -> Claiming:
+    challenged = facts.history.challenged
+    beacon = ZERO if challenged is None else challenged.event.beacon
+    return Claiming(ZERO_ADDRESS, Outcome.NONE, Reason.NONE, ZERO, beacon)
+
+
+def _sealed(facts: Facts, sealing: Sealing) -> Iterable[Check]:
+    posting, committee = facts.posting, facts.spec.committee
+    lists = (sealing.seats, sealing.owners, sealing.inners, sealing.locks)
+    tokens = sealing.inner.prompt_tokens + sealing.inner.new_tokens
+    fee = min(posting.job.max_fee, posting.quote.unit_price * tokens)
+    commits = draw_commit(sealing.secret)
+    return (
+        (
+            "the stored draw beacon is the hash of post's block",
+            lambda: sealing.beacon == facts.post_beacon,
+        ),
+        ("the secret is the quote's", lambda: commits == posting.quote.draw_commit),
+        (
+            "what was posted is what was sealed",
+            lambda: inferencer_commitment(facts) == posting.commitment,
+        ),
+        ("the committee has its size", lambda: all(len(each) == committee for each in lists)),
+        (
+            "no lock exceeds the posted one",
+            lambda: all(lock <= posting.lock for lock in sealing.locks),
+        ),
+        ("the fee is price times tokens, or maxFee", lambda: sealing.fee == fee),
+        ("every request has an item", lambda: sealing.inner.items == posting.job.requests),
+    )
+
+
+def inferencer_commitment(facts: Facts) -> Hash32:
+    """The commitment of task 0, rebuilt from what `seal` showed."""
+    sealing = facts.sealing
+    if sealing is None:
+        raise InconsistentChain("a job that is not sealed shows no commitment")
+    task = task_id(sealing.secret, facts.history.job_id, 0)
+    return struct_hash(Commitment(task, inner_hash(sealing.inner)))
+
+
+def _claimed(facts: Facts) -> Iterable[Check]:
+    beacons = [] if facts.claiming is None else [facts.claiming.beacon]
+    beacons += [at.event.beacon for at in facts.history.all(events.ChallengeOpened)]
+    return (
+        (
+            "the stored beacon is the hash of seal's block",
+            lambda: all(beacon in (facts.seal_beacon, ZERO) for beacon in beacons),
+        ),
+    )
+
+
+def redraw(facts: Facts, sealing: Sealing) -> Draws:
+    """Draw committee and requests again; InconsistentChain if the contract sealed others."""
+    posting = facts.posting
+    seed = draw(sealing.secret, posting.commitment, facts.post_beacon)
+    model, time = posting.quote.model_id, posting.posted_at
+    try:
+        drawn = draw_seats(
+            seed,
+            posting.slots,
+            lambda slot: facts.registry.owner_at(model, slot, time),
+            posting.worker,
+            facts.spec.committee,
+        )
+    except DrawExhausted as error:
+        raise InconsistentChain(f"nobody could have sealed this: {error}") from error
+    sealed = tuple(zip(sealing.seats, sealing.owners, strict=True))
+    _demand(f"the draw gives the sealed seats {sealing.seats}", tuple(drawn) == sealed)
+    return Draws(
+        draw=seed,
+        seats=sealing.seats,
+        owners=sealing.owners,
+        checked=checked_requests(seed, posting.job.requests, facts.spec.checked_requests),
+        position_seed=position_seed(
+            record_hash(posting, sealing), facts.beacons[sealing.sealed_block]
+        ),
+    )
