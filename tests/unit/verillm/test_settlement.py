@@ -1,0 +1,198 @@
+import pytest
+from hypothesis import given, strategies as st
+
+from verillm.errors import InputError
+from verillm.settlement import (
+    BPS,
+    Ending,
+    Settlement,
+    Stakes,
+    Terms,
+    Way,
+    adjudicate,
+    bond_of,
+    fee_of,
+    least_lock,
+    settle,
+)
+from verillm.types import Outcome, Reason
+
+TERMS = Terms(15_000, 7_000, 2_000, 1_000, caller_fee=3, claim_bond=500, challenge_bond=901)
+AMOUNT = st.integers(0, 2**90)
+SEALED = [way for way in Way if way is not Way.UNSEALED]
+VERDICTS = [Outcome.ACCEPT, Outcome.REFUND, Outcome.SLASH, Outcome.INCONCLUSIVE]
+
+
+def stakes(max_fee: int = 1_003, fee: int = 1_001, members: int = 3) -> Stakes:
+    lock = least_lock(max_fee, TERMS.kappa_bps)
+    return Stakes(max_fee, fee, lock, bond_of(lock, max_fee), (lock,) * members)
+
+
+def end(outcome: Outcome, way: Way = Way.FINALIZED, lost: tuple[int, ...] = ()) -> Settlement:
+    return settle(TERMS, stakes(), Ending(outcome, way, frozenset(lost)))
+
+
+@st.composite
+def any_terms(draw: st.DrawFn) -> Terms:
+    inferencer = draw(st.integers(1, BPS - 1))
+    committee = draw(st.integers(1, BPS - inferencer))
+    return Terms(
+        kappa_bps=draw(st.integers(BPS, 65_535)),
+        inferencer_bps=inferencer,
+        committee_bps=committee,
+        scheduler_bps=BPS - inferencer - committee,
+        caller_fee=draw(AMOUNT),
+        claim_bond=draw(AMOUNT) + 1,
+        challenge_bond=draw(AMOUNT) + 1,
+    )
+
+
+@st.composite
+def any_end(draw: st.DrawFn) -> tuple[Terms, Stakes, Ending]:
+    terms = draw(any_terms())
+    max_fee = draw(AMOUNT)
+    fee = draw(st.integers(0, max_fee))
+    lock = least_lock(max_fee, terms.kappa_bps) + draw(AMOUNT)
+    bond = bond_of(lock, max_fee)
+    if draw(st.booleans()):
+        way, lost = Way.UNSEALED, frozenset[int]()
+        return terms, Stakes(max_fee, 0, lock, bond, ()), Ending(Outcome.REFUND, way, lost)
+    locks = tuple(draw(st.lists(st.integers(0, lock), min_size=1, max_size=7)))
+    lost = draw(st.frozensets(st.integers(0, len(locks))))
+    ending = Ending(draw(st.sampled_from(VERDICTS)), draw(st.sampled_from(SEALED)), lost)
+    return terms, Stakes(max_fee, fee, lock, bond, locks), ending
+
+
+@given(any_end())
+def test_whatever_happens_money_in_is_money_out_and_burnt(
+    case: tuple[Terms, Stakes, Ending],
+) -> None:
+    _, held, _ = case
+    assert settle(*case).total == held.max_fee
+
+
+@given(any_end())
+def test_no_party_loses_more_than_it_locked(case: tuple[Terms, Stakes, Ending]) -> None:
+    terms, held, _ = case
+    result = settle(*case)
+    assert result.client >= 0 and result.caller >= 0 and result.burnt >= 0
+    assert result.inferencer >= -held.lock
+    assert result.scheduler >= -held.bond
+    assert result.claimer >= -terms.claim_bond
+    assert result.challenger >= -terms.challenge_bond
+    for net, lock in zip(result.committee, held.locks, strict=False):
+        assert net >= -lock
+
+
+@given(any_end())
+def test_nobody_profits_by_convicting_beyond_fee_and_bond(
+    case: tuple[Terms, Stakes, Ending],
+) -> None:
+    terms, held, ending = case
+    result = settle(*case)
+    if ending.outcome == Outcome.SLASH:
+        assert result.challenger + result.claimer <= held.fee + terms.claim_bond
+        assert result.client <= held.max_fee + terms.challenge_bond
+
+
+def test_accept_pays_by_basis_points_and_gives_dust_to_the_scheduler() -> None:
+    # 1001: 700 to the inferencer, 200 // 3 = 66 to each member, 103 left, 3 to each caller.
+    assert end(Outcome.ACCEPT) == Settlement(
+        client=2, inferencer=700, committee=(66,) * 3, scheduler=97, claimer=3, caller=3
+    )
+
+
+def test_the_share_of_a_silent_member_goes_to_the_client_and_its_lock_burns() -> None:
+    lock = stakes().lock
+    result = end(Outcome.ACCEPT, Way.UNCLAIMED, (2,))
+    assert result.committee == (66, -lock, 66)
+    assert (result.client, result.burnt) == (2 + 66, lock)
+    assert (result.claimer, result.challenger) == (0, TERMS.claim_bond)
+
+
+def test_refund_pays_the_committee_from_the_inferencers_lock() -> None:
+    assert end(Outcome.REFUND) == Settlement(client=1_003, inferencer=-198, committee=(66,) * 3)
+
+
+def test_slash_pays_the_finder_at_most_the_fee_and_burns_the_rest() -> None:
+    result = end(Outcome.SLASH)
+    lock = stakes().lock
+    assert (result.client, result.inferencer, result.claimer) == (1_003, -lock, 1_001)
+    assert result.burnt == lock - 198 - 1_001
+
+
+def test_inconclusive_pays_the_committee_from_escrow_and_nobody_else() -> None:
+    assert end(Outcome.INCONCLUSIVE) == Settlement(client=805, committee=(66,) * 3)
+
+
+def test_an_overturned_claim_pays_its_bond_and_the_finders_fee_to_the_challenger() -> None:
+    result = end(Outcome.SLASH, Way.OVERTURNED)
+    assert result.claimer == -TERMS.claim_bond
+    assert result.challenger == TERMS.claim_bond + 1_001
+
+
+def test_a_wrong_challenge_pays_those_that_opened_and_the_rest_to_the_client() -> None:
+    result = end(Outcome.ACCEPT, Way.UPHELD)
+    assert result.challenger == -901
+    assert (result.inferencer, result.committee) == (700 + 225, (66 + 225,) * 3)
+    assert result.client == 2 + 1
+
+
+def test_unsealed_refunds_and_pays_the_worker_from_the_bond() -> None:
+    held = Stakes(1_003, 0, 1_505, bond_of(1_505, 1_003), ())
+    result = settle(TERMS, held, Ending(Outcome.REFUND, Way.UNSEALED))
+    assert (result.client, result.inferencer) == (1_003, 702)
+    assert (result.scheduler, result.burnt) == (-held.bond, held.bond - 702)
+
+
+def test_a_challenged_token_reject_refunds_and_never_slashes() -> None:
+    claimed = (Outcome.SLASH, Reason.MARGIN_MAX)
+    judged = (Outcome.ACCEPT, Reason.NONE)
+    assert adjudicate(claimed, judged) == Ending(Outcome.REFUND, Way.UPHELD)
+    lost = frozenset({0})
+    withheld = adjudicate(claimed, (Outcome.SLASH, Reason.WITHHELD), lost)
+    assert withheld == Ending(Outcome.SLASH, Way.UPHELD, lost)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "way"),
+    [
+        (None, Way.UNCLAIMED),
+        ((Outcome.SLASH, Reason.STATES_DIFFER), Way.UPHELD),
+        ((Outcome.SLASH, Reason.WITHHELD), Way.UPHELD),
+        ((Outcome.REFUND, Reason.STATES_DIFFER), Way.OVERTURNED),
+    ],
+)
+def test_a_claim_is_upheld_iff_its_outcome_is_the_verdicts(
+    claimed: tuple[Outcome, Reason] | None, way: Way
+) -> None:
+    judged = (Outcome.SLASH, Reason.STATES_DIFFER)
+    assert adjudicate(claimed, judged) == Ending(Outcome.SLASH, way)
+
+
+def test_fee_is_capped_and_demands_round_up() -> None:
+    assert [fee_of(3, 10, 5, cap) for cap in (44, 45, 46)] == [44, 45, 45]
+    assert least_lock(3, 10_001) == 4
+    assert bond_of(1, 0) == 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Terms(9_999, 7_000, 2_000, 1_000, 0, 1, 1),
+        lambda: Terms(10_000, 7_000, 2_000, 1_001, 0, 1, 1),
+        lambda: Terms(10_000, 7_000, 3_000, 0, 0, 0, 1),
+        lambda: Terms(10_000, 11_000, 2_000, -3_000, 0, 1, 1),
+        lambda: Stakes(10, 11, 20, 40, (1,)),
+        lambda: Stakes(10, 10, 20, 37, (1,)),
+        lambda: Stakes(10, 10, 20, 38, (21,)),
+        lambda: settle(TERMS, stakes(members=0), Ending(Outcome.ACCEPT, Way.FINALIZED)),
+        lambda: settle(TERMS, stakes(), Ending(Outcome.NONE, Way.FINALIZED)),
+        lambda: settle(TERMS, stakes(), Ending(Outcome.ACCEPT, Way.UNSEALED)),
+        lambda: settle(TERMS, stakes(), Ending(Outcome.ACCEPT, Way.UPHELD, frozenset({4}))),
+    ],
+)
+def test_what_the_contract_cannot_hold_is_refused(make: object) -> None:
+    assert callable(make)
+    with pytest.raises(InputError):
+        make()
