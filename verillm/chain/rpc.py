@@ -25,6 +25,10 @@ _RETRIED: Final = (
 )
 
 
+Provider = str | BaseProvider
+"""An RPC server's address, or any (synchronous) provider of web3's."""
+
+
 class RpcRefused(Exception):
     """The server answered a call with an error: its code, message and, of a revert, the data."""
 
@@ -88,7 +92,7 @@ class Rpc:
     name: str
 
     @classmethod
-    def of(cls, rpc: "str | BaseProvider") -> "Rpc":
+    def of(cls, rpc: Provider) -> "Rpc":
         """A URL gets our own provider."""
         if isinstance(rpc, str):
             return cls(HttpProvider(rpc), rpc)
