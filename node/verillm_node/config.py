@@ -103,13 +103,13 @@ class SchedulerSettings:
     models: tuple[ModelSettings, ...]
     stake: int = 0
     """Brought up to this much at start, in token units: jobs bond it."""
-    lock_bps: int = 10_000
-    """What a task locks of a worker's stake: this share of maxFee, at least what `post` demands."""
-    quote_seconds: int = 300
+    quote_seconds: int = 900
+    """A job must be posted before its quote expires, so this outlasts the longest inference."""
     stall_seconds: float = 60.0
     """Without a token for so long, a worker counts as dead and the job moves on."""
     max_jobs: int = 64
-    attestations: bool = True
+    patience_seconds: float = 60.0
+    """How long a party may fail to open before the bundle goes out without it."""
     shuffle_seconds: float = 0.0
     """Verification tasks leave after a random wait of at most this, like requests of their own."""
     log_level: str = "INFO"

@@ -3,20 +3,13 @@
 ::
 
     NodeError
-    ├── NotFound (not_found)              no such task, job or bundle here
     ├── NotSealedYet (not_sealed_yet)     openings before the seal would tell the role
     ├── LockTooLarge (lock_too_large)     the task would lock more stake than is free
+    ├── Stopped (stopped)                 this daemon is shutting down
     └── Overloaded (engine_unavailable)   as many tasks as this worker can hold
 """
 
 from verillm.errors import EngineUnavailable, NodeError
-
-
-class NotFound(NodeError):
-    """No such thing here."""
-
-    code = "not_found"
-    remedy = "Check the id; what is old is no longer kept."
 
 
 class NotSealedYet(NodeError):
@@ -40,3 +33,10 @@ class LockTooLarge(NodeError):
 
     def __init__(self, lock: int, free: int) -> None:
         super().__init__(f"a lock of {lock} exceeds the free stake of {free}", lock=lock)
+
+
+class Stopped(NodeError):
+    """This daemon is shutting down; what is open goes on at its next start."""
+
+    code = "stopped"
+    remedy = "Start the daemon again."

@@ -1,4 +1,4 @@
-"""What both daemons' HTTP faces share: bounded bodies, coded errors, event streams, a quiet server."""
+"""What both daemons' HTTP faces share: bounded bodies, coded errors, streams, a quiet server."""
 
 import asyncio
 import contextlib
@@ -110,7 +110,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(256)
     except OSError as error:
         listener.close()
-        raise PortInUse(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        raise PortInUse(port, str(error.strerror)) from error
     listener.setblocking(False)
     return listener
 

@@ -1,7 +1,8 @@
-"""What a scheduler remembers: quotes (each used once), jobs, parties, and every event it streamed."""
+"""What a scheduler remembers: quotes (each used once), jobs, parties, every event it streamed."""
 
 import time
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from eth_typing import ChecksumAddress
@@ -34,6 +35,10 @@ class JobBook:
 
     def __init__(self, database: Database) -> None:
         self._db = database
+
+    def transaction(self) -> AbstractContextManager[Database]:
+        """Several writes, all or none."""
+        return self._db.transaction()
 
     # ── Quotes ───────────────────────────────────────────────────────────────────────────────────
     def add_quote(self, quote: Hash32, nonce: bytes, expiry: int) -> None:

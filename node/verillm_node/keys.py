@@ -12,7 +12,7 @@ from pathlib import Path
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from eth_typing import ChecksumAddress
-from eth_utils import to_checksum_address
+from eth_utils.address import to_checksum_address
 
 from verillm.errors import ConfigError, WrongPassword
 from verillm_node.files import write_atomically
@@ -53,9 +53,10 @@ def load(path: Path, password: str) -> LocalAccount:
         key = Account.decrypt(keystore, password)
     except (ValueError, TypeError, KeyError) as error:
         if "MAC" in str(error):
-            raise WrongPassword(f"the password does not open {path}") from error
+            raise WrongPassword(str(path)) from error
         raise ConfigError(f"{path} is not a keystore: {error}") from error
-    return Account.from_key(key)
+    account: LocalAccount = Account.from_key(key)
+    return account
 
 
 def load_pair(operator: Path, hot: Path, password: str) -> KeyPair:

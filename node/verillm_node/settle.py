@@ -7,7 +7,10 @@ happened, the next step follows from the two states alone, and every step may be
 from dataclasses import dataclass
 from enum import StrEnum
 
-from verillm.chain.contracts import Status
+from verillm.chain.contract import Status
+
+KEEP_BELOW = 96
+"""Blocks left, of 256, at which a beacon is stored: time for a transaction to be replaced."""
 
 
 class Step(StrEnum):
@@ -20,9 +23,9 @@ class Step(StrEnum):
     REFUND = "refund"
     JUDGE = "judge"
     CLAIM = "claim"
-    CHALLENGE = "challenge"
     FINALIZE = "finalize"
     DEFEND = "defend"
+    KEEP = "keep"
     WAIT = "wait"
     GIVE_UP = "give_up"
     CLOSE = "close"
@@ -49,11 +52,15 @@ class Seen:
     status: Status
     until: int
     now: int
+    beacon_blocks: int | None = None
+    """Blocks until the chain forgets this state's beacon; None where it is kept or not needed."""
 
 
 def next_step(known: Known, seen: Seen) -> Step:
     """The action that the job needs now."""
-    late = seen.now > seen.until
+    late = seen.now >= seen.until
+    if _is_fading(seen) and not late:
+        return Step.KEEP
     match seen.status:
         case Status.NONE:
             return _unposted(known, seen.now)
@@ -70,6 +77,11 @@ def next_step(known: Known, seen: Seen) -> Step:
             return Step.DEFEND
         case Status.FINAL:
             return Step.CLOSE
+
+
+def _is_fading(seen: Seen) -> bool:
+    left = seen.beacon_blocks
+    return seen.status in (Status.POSTED, Status.SEALED) and left is not None and left < KEEP_BELOW
 
 
 def _unposted(known: Known, now: int) -> Step:

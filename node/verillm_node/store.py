@@ -24,7 +24,8 @@ _TABLES = """
 CREATE TABLE tasks (
     task_id BLOB PRIMARY KEY, task_hash BLOB NOT NULL, wire BLOB NOT NULL,
     deadline INTEGER NOT NULL, lock TEXT NOT NULL, state TEXT NOT NULL,
-    commitment BLOB, inner BLOB, job_id BLOB, party INTEGER, released INTEGER NOT NULL DEFAULT 0,
+    commitment BLOB, digest BLOB, job_id BLOB, party INTEGER,
+    released INTEGER NOT NULL DEFAULT 0, final INTEGER NOT NULL DEFAULT 0,
     created REAL NOT NULL);
 CREATE INDEX tasks_by_job ON tasks (job_id);
 CREATE TABLE quotes (
@@ -40,6 +41,7 @@ CREATE TABLE facts (
 CREATE TABLE events (
     job_id BLOB NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
     PRIMARY KEY (job_id, seq)) WITHOUT ROWID;
+CREATE TABLE outbox (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 """
 
@@ -126,6 +128,30 @@ class Database:
         """Folds the log into the file and lets go of it."""
         with self._lock:
             self._connection.close()
+
+
+class OutboxStore:
+    """Durable text by key, as `verillm.chain.wallet.Outbox` wants it."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def put(self, key: str, value: str) -> None:
+        """Writes or overwrites; on disk when this returns."""
+        self._db.run("INSERT OR REPLACE INTO outbox VALUES (?, ?)", key, value)
+
+    def get(self, key: str) -> str | None:
+        """Reads, None if never put."""
+        row = self._db.one("SELECT value FROM outbox WHERE key = ?", key)
+        return None if row is None else str(row["value"])
+
+    def delete(self, key: str) -> None:
+        """Forgets."""
+        self._db.run("DELETE FROM outbox WHERE key = ?", key)
+
+    def list(self) -> list[tuple[str, str]]:
+        """All keys and values."""
+        return [(row["key"], row["value"]) for row in self._db.all("SELECT * FROM outbox")]
 
 
 class Traces:

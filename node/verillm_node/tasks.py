@@ -67,7 +67,8 @@ class TaskBook:
     def committed(self, task_id: TaskId, commitment: CommitmentEvent, digest: Hash32) -> None:
         """Writes the only commitment that this task will ever have; its trace is on disk."""
         changed = self._db.run(
-            "UPDATE tasks SET state = ?, commitment = ?, inner = ? WHERE task_id = ? AND state = ?",
+            "UPDATE tasks SET state = ?, commitment = ?, digest = ?"
+            " WHERE task_id = ? AND state = ?",
             TaskState.COMMITTED,
             api.dumps(commitment.to_json()).encode(),
             digest,
@@ -117,11 +118,9 @@ class TaskBook:
         )
         return sum(int(row["lock"]) for row in rows)
 
-    def on_chain(self, digest: Hash32) -> TaskId | None:
+    def on_chain(self, digest: Hash32) -> None:
         """Marks a task whose commitment the chain shows: its lock is counted there now."""
-        self._db.run("UPDATE tasks SET released = 1 WHERE inner = ?", digest)
-        row = self._db.one("SELECT task_id FROM tasks WHERE inner = ?", digest)
-        return None if row is None else TaskId(Hash32(row["task_id"]))
+        self._db.run("UPDATE tasks SET released = 1 WHERE digest = ?", digest)
 
     def sealed(self, task_id: TaskId, job_id: JobId, party: int) -> None:
         """Marks a task as sealed: from now on its openings are public."""
@@ -137,6 +136,15 @@ class TaskBook:
         rows = self._db.all("SELECT * FROM tasks WHERE job_id = ?", job_id)
         return [_record(dict(row)) for row in rows]
 
+    def unsettled(self) -> list[JobId]:
+        """Jobs with own sealed tasks that are not final yet, as far as we know."""
+        rows = self._db.all("SELECT DISTINCT job_id FROM tasks WHERE job_id NOT NULL AND final = 0")
+        return [JobId(Hash32(bytes(row["job_id"]))) for row in rows]
+
+    def settled(self, job_id: JobId) -> None:
+        """Marks a job as final: nobody will ask for its evidence on the chain any more."""
+        self._db.run("UPDATE tasks SET final = 1 WHERE job_id = ?", job_id)
+
     def counts(self) -> dict[str, int]:
         """How many tasks are in each state."""
         rows = self._db.all("SELECT state, COUNT(*) AS many FROM tasks GROUP BY state")
@@ -145,7 +153,7 @@ class TaskBook:
 
 def _record(row: dict[str, object]) -> TaskRecord:
     commitment, wire, party = row["commitment"], row["wire"], row["party"]
-    inner, job_id = row["inner"], row["job_id"]
+    digest, job_id = row["digest"], row["job_id"]
     return TaskRecord(
         task_hash=Hash32(_blob(row["task_hash"])),
         submission=TaskSubmission.from_json(api.loads(_blob(wire))),
@@ -153,7 +161,7 @@ def _record(row: dict[str, object]) -> TaskRecord:
         commitment=None
         if commitment is None
         else CommitmentEvent.from_json(api.loads(_blob(commitment))),
-        commitment_hash=None if inner is None else Hash32(_blob(inner)),
+        commitment_hash=None if digest is None else Hash32(_blob(digest)),
         job_id=None if job_id is None else JobId(Hash32(_blob(job_id))),
         party=party if isinstance(party, int) else None,
     )

@@ -6,6 +6,7 @@ learns its role from the chain, after it has committed.
 
 import asyncio
 import logging
+import threading
 import time
 from collections import OrderedDict
 from concurrent.futures import Future
@@ -28,16 +29,24 @@ from verillm.engine import Engine
 from verillm.errors import (
     DeadlinePassedError,
     EngineUnavailable,
+    NotFound,
     ReplayError,
     VeriLLMError,
     WorkerFailed,
 )
-from verillm.signing import Domain, sign, struct_hash, task_hash
+from verillm.signing import Domain, sign, task_hash
 from verillm.task import Task
-from verillm.trace import CommittedTrace, Opening, Trace, commit, open_positions
+from verillm.trace import (
+    CommittedTrace,
+    Opening,
+    Trace,
+    commit,
+    commitment_hash,
+    open_positions,
+)
 from verillm.types import TaskId
 from verillm_node.admission import Serving, Standing, check_fee, check_standing, check_task
-from verillm_node.errors import NotFound, NotSealedYet, Overloaded
+from verillm_node.errors import NotSealedYet, Overloaded
 from verillm_node.feed import Feed
 from verillm_node.store import Traces
 from verillm_node.tasks import TaskBook, TaskRecord, TaskState
@@ -74,12 +83,8 @@ class Worker:
         self._engine, self._book, self._traces = engine, book, traces
         self._group, self._max_tasks = group, max_tasks
         self._running: dict[TaskId, Feed[TaskEvent]] = {}
+        self._opening = threading.Lock()
         self._open: OrderedDict[TaskId, CommittedTrace] = OrderedDict()
-
-    @property
-    def running(self) -> int:
-        """Tasks that run now."""
-        return len(self._running)
 
     # ── In ───────────────────────────────────────────────────────────────────────────────────────
     def known(self, submission: TaskSubmission) -> Feed[TaskEvent] | None:
@@ -94,13 +99,17 @@ class Worker:
             raise ReplayError("this task id was used for another task")
         return self.stream(record)
 
-    def take(self, submission: TaskSubmission, standing: Standing) -> Feed[TaskEvent]:
-        """Checks a new task, writes the intent, begins to run it; raises a coded refusal."""
-        task = submission.task
+    def inspect(self, task: Task) -> None:
+        """What can be refused without asking the chain; raises a coded refusal."""
         if len(self._running) >= self._max_tasks:
             raise Overloaded("this worker has as many tasks as it can hold")
         check_task(task, self.serving)
         check_fee(task, self.serving.price)
+
+    def take(self, submission: TaskSubmission, standing: Standing) -> Feed[TaskEvent]:
+        """Writes the intent and begins to run a task; raises a coded refusal before that."""
+        task = submission.task
+        self.inspect(task)
         check_standing(submission, self.identity.domain, standing)
         self._book.open(submission, task_hash(task))
         return self._start(task)
@@ -130,7 +139,7 @@ class Worker:
         return [
             TokenEvent(item.item, index, token)
             for item in trace.items
-            for index, token in enumerate(item.tokens[item.prompt_tokens :])
+            for index, token in enumerate(item.output)
         ]
 
     # ── Run ──────────────────────────────────────────────────────────────────────────────────────
@@ -195,11 +204,27 @@ class Worker:
         committed = commit(trace, task)
         self._traces.put(task.task_id, encode_trace(trace))
         signature = sign(self.identity.domain, committed.commitment, self.identity.hot)
-        event = CommitmentEvent(committed.inner, tuple(committed.leaves), signature)
-        self._book.committed(task.task_id, event, struct_hash(committed.commitment))
+        event = CommitmentEvent(committed.inner, committed.leaves, signature)
+        self._book.committed(task.task_id, event, commitment_hash(committed.commitment))
         return event
 
     # ── Out ──────────────────────────────────────────────────────────────────────────────────────
+    def follow(self, task_id: TaskId) -> Feed[TaskEvent]:
+        """The events of a task that was taken before; raises `NotFound`."""
+        return self.stream(self._record(task_id))
+
+    def is_sealed(self, task_id: TaskId) -> bool:
+        """Whether this worker has seen its commitment sealed on the chain."""
+        return self._record(task_id).job_id is not None
+
+    def metrics(self) -> dict[str, float]:
+        """Figures for Prometheus."""
+        counts = {
+            f'verillm_tasks{{state="{state}"}}': float(many)
+            for state, many in self._book.counts().items()
+        }
+        return counts | {"verillm_tasks_running": float(len(self._running))}
+
     def status(self, task_id: TaskId) -> TaskStatus:
         """Where a task stands; raises `NotFound`."""
         record = self._record(task_id)
@@ -219,14 +244,21 @@ class Worker:
             raise NotSealedYet("this task is not sealed on the chain yet")
         return open_positions(self._committed(record), item, full, final_only)
 
+    def open_everything(self, task_id: TaskId, item: int) -> Opening:
+        """All positions of one item in full, for our own use."""
+        committed = self._committed(self._record(task_id))
+        leaf = committed.leaves[item]
+        return open_positions(committed, item, range(leaf.prompt_tokens + leaf.new_tokens - 1))
+
     def _committed(self, record: TaskRecord) -> CommittedTrace:
         task_id = record.task.task_id
-        if task_id not in self._open:
-            self._open[task_id] = commit(self._trace(task_id), record.task)
-        self._open.move_to_end(task_id)
-        while len(self._open) > KEPT_OPEN:
-            self._open.popitem(last=False)
-        return self._open[task_id]
+        with self._opening:  # openings are made in threads; one of them hashes, the others wait
+            if task_id not in self._open:
+                self._open[task_id] = commit(self._trace(task_id), record.task)
+            self._open.move_to_end(task_id)
+            while len(self._open) > KEPT_OPEN:
+                self._open.popitem(last=False)
+            return self._open[task_id]
 
     def _trace(self, task_id: TaskId) -> Trace:
         data = self._traces.get(task_id)

@@ -1,0 +1,153 @@
+"""The committee of a posted job: who is drawn, what each is asked, and what each committed to.
+
+A verifier's task looks like any other: it comes through the same call, with the same fields, and
+ends in the same commitment. Everything in it is a function of the job's secret and the draw, so a
+scheduler that crashed sends the very same task again.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+
+from verillm.api import CommitmentEvent, FailedEvent, TaskSubmission
+from verillm.chain.contract import Drawn
+from verillm.errors import VeriLLMError, WorkerFailed
+from verillm.task import Task, verification_task
+from verillm_node.context import Context
+from verillm_node.flow import Flow
+from verillm_node.inference import signed
+from verillm_node.jobs import Party
+from verillm_node.link import check_commitment
+from verillm_node.threads import blocking
+from verillm_node.view import View
+
+log = logging.getLogger(__name__)
+
+MOST_DUMMY_TOKENS = 8
+FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0
+
+
+async def verify(context: Context, flow: Flow, view: View) -> None:
+    """Asks every drawn worker until it has committed, or until the job can no longer be sealed."""
+    parties = await _drawn_parties(context, flow, view)
+    async with asyncio.TaskGroup() as group:
+        for party in parties:
+            if party.commitment is None:
+                group.create_task(_persist(context, flow, party, view))
+
+
+def is_complete(context: Context, flow: Flow, view: View, parties: Sequence[Party]) -> bool:
+    """Whether every member of the committee has committed, for the draw of this very post."""
+    marked = context.book.fact(flow.job_id, "draw")
+    size = context.offer(view.posting.quote.model_id).spec.committee
+    committed = [each for each in parties if each.k > 0 and each.commitment is not None]
+    return marked == _mark(view) and len(committed) == size
+
+
+def _mark(view: View) -> bytes:
+    """Which post a committee was drawn for: block and record, for a lost one may come again."""
+    at = view.history.posted
+    return view.state.record + (b"" if at is None else at.block_hash)
+
+
+async def _drawn_parties(context: Context, flow: Flow, view: View) -> list[Party]:
+    """The committee for this post; another one, from before a reorganisation, is forgotten."""
+    book = context.book
+    if book.fact(flow.job_id, "draw") != _mark(view):
+        book.drop_committee(flow.job_id)
+    parties = [party for party in book.parties(flow.job_id) if party.k > 0]
+    if parties:
+        return parties
+    beacon = (await blocking(context.chain.block, view.posting.posted_block)).hash
+    drawn = await blocking(context.chain.draw_of, view.posting, flow.secret, beacon)
+    extra = {"job": flow.job_id, "seats": drawn.seats, "checked": drawn.checked}
+    log.info("committee_drawn", extra=extra)
+    parties = [
+        Party(k, seat, owner, signed(context, _task(context, flow, view, drawn, k)), None)
+        for k, (seat, owner) in enumerate(zip(drawn.seats, drawn.owners, strict=True), 1)
+    ]
+    with book.transaction():
+        book.set_fact(flow.job_id, "draw", _mark(view))
+        book.set_fact(flow.job_id, "checked", b"".join(n.to_bytes(2, "big") for n in drawn.checked))
+        for party in parties:
+            book.set_party(flow.job_id, party)
+    return parties
+
+
+def _task(context: Context, flow: Flow, view: View, drawn: Drawn, k: int) -> Task:
+    posting, requests = view.posting, flow.submission.requests
+    return verification_task(
+        flow.secret,
+        flow.job_id,
+        k,
+        [(number, requests[number]) for number in drawn.checked],
+        [flow.outputs[number] for number in drawn.checked],
+        drawn.owners[k - 1],
+        posting.quote.model_id,
+        posting.job.deadline + context.terms.seal_window,
+        posting.lock,
+        posting.job.max_fee,
+        [_dummy_tokens(context, flow, k, number) for number in drawn.checked],
+    )
+
+
+def _dummy_tokens(context: Context, flow: Flow, k: int, number: int) -> int:
+    """A short answer to ask for beside the prefill, different from task to task.
+
+    It hides the role from who does not look closely, and costs a few decode steps.
+    """
+    request = flow.submission.requests[number]
+    spec = context.offer(flow.submission.quote.quote.model_id).spec
+    room = spec.context - len(request.tokens) - len(flow.outputs[number]) + 1
+    mark = sha256(b"dummy" + flow.secret + bytes([k]) + number.to_bytes(2, "big")).digest()
+    return max(1, min(1 + mark[0] % MOST_DUMMY_TOKENS, room))
+
+
+async def _persist(context: Context, flow: Flow, party: Party, view: View) -> None:
+    """Asks one worker again and again: it may be restarting."""
+    await asyncio.sleep(_delay(context, party))
+    wait = FIRST_WAIT
+    while time.time() < view.state.deadline:
+        try:
+            commitment = await _ask(context, party, view)
+        except VeriLLMError as error:
+            extra = {"job": flow.job_id, "worker": party.owner, "k": party.k, "error": str(error)}
+            log.warning("verifier_failed", extra=extra)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+            continue
+        await blocking(context.book.set_commitment, flow.job_id, party.k, commitment)
+        log.info("verifier_committed", extra={"job": flow.job_id, "k": party.k})
+        return
+    log.error("verifier_silent", extra={"job": flow.job_id, "worker": party.owner, "k": party.k})
+
+
+def _delay(context: Context, party: Party) -> float:
+    """A wait, drawn per task, so that a burst of tasks does not tell its kind."""
+    mark = int.from_bytes(party.submission.task.task_id[:4], "big") / 2**32
+    return mark * context.settings.shuffle_seconds
+
+
+async def _ask(context: Context, party: Party, view: View) -> CommitmentEvent:
+    model_id = view.posting.quote.model_id
+    member = await blocking(context.registry.member, model_id, party.owner, party.seat)
+    if member is None:
+        raise WorkerFailed("this worker has no endpoint on the chain")
+    commitment = await commitment_from(context, member.endpoint, party.submission)
+    check_commitment(context.identity.domain, party.submission.task, member.keys, commitment)
+    return commitment
+
+
+async def commitment_from(
+    context: Context, endpoint: str, submission: TaskSubmission
+) -> CommitmentEvent:
+    """Sends a task, ignores its tokens, returns what its worker committed to."""
+    async for events in context.link.run(endpoint, submission):
+        for event in events:
+            if isinstance(event, FailedEvent):
+                raise WorkerFailed(f"{event.error.code}: {event.error.message}")
+            if isinstance(event, CommitmentEvent):
+                return event
+    raise WorkerFailed("the worker's stream ended without a commitment")

@@ -1,0 +1,244 @@
+"""What keeps claims honest: recompute, challenge what is wrong, take part in the public round.
+
+Nobody votes. A challenge is won by openings alone, so whoever recomputed a verdict from them can
+challenge without trusting, or being trusted by, anyone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from verillm.chain.contract import Call, Chain, Status
+from verillm.codec import bundle_hash, decode_bundle
+from verillm.errors import (
+    EvidenceError,
+    MalformedError,
+    NotFound,
+    TransactionFailed,
+    VeriLLMError,
+)
+from verillm.evidence import Bundle, PartyEvidence, check_bundle
+from verillm.model import ModelSpec
+from verillm.trace import Opening
+from verillm.types import JobId, Outcome, Reason
+from verillm.verdict import judge_states
+from verillm_node.judging import Case
+from verillm_node.link import Link
+from verillm_node.registry import Registry
+from verillm_node.rounds import (
+    Openings,
+    Round,
+    due_comparisons,
+    due_reveals,
+    due_services,
+    is_complete,
+)
+from verillm_node.tasks import TaskBook, TaskRecord
+from verillm_node.threads import blocking
+from verillm_node.view import View, look
+from verillm_node.worker import Worker
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 6
+"""Calls on their way at the same time: one a block would miss the deadline."""
+ATTESTED = frozenset(range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1))
+"""Reasons that the chain cannot recompute; whoever challenges them loses its bond."""
+
+
+# ── What the contract would say ──────────────────────────────────────────────────────────────────
+def public_outcome(bundle: Bundle, case: Case) -> Outcome | None:
+    """What the contract would compute from a bundle's openings; None if they do not say.
+
+    Tokens are not judged on the chain, so an inferencer that agrees on states is accepted there.
+    """
+    try:
+        evidence = check_bundle(
+            bundle, case.posting, case.sealing, case.spec, case.domain, case.beacon
+        )
+    except EvidenceError:
+        return None
+    prompts = [each.prompt_tokens for each in evidence.checked]
+    return judge_states(evidence.parties, case.spec.profile, prompts).outcome
+
+
+def openings_of(bundle: Bundle) -> Openings:
+    """Every opening of a bundle by party and place."""
+    return {
+        (party.party, place): opening
+        for party in bundle.parties
+        for place, opening in party.openings.items()
+    }
+
+
+def with_own(bundle: Bundle, party: int, own: PartyEvidence) -> Bundle:
+    """A bundle in which our own evidence stands as we know it, whatever its maker left out."""
+    others = tuple(each for each in bundle.parties if each.party != party)
+    return replace(bundle, parties=tuple(sorted((*others, own), key=lambda each: each.party)))
+
+
+# ── The public round ─────────────────────────────────────────────────────────────────────────────
+async def advance_round(chain: Chain, round_: Round) -> None:
+    """Makes the calls that are due now: reveals, then comparisons, then the verdict."""
+    calls, view = chain.calls, round_.view
+    due = due_reveals(calls, round_) or due_comparisons(calls, round_)
+    if due:
+        await send_all(chain, due)
+    elif is_complete(round_) or view.now >= view.state.deadline:
+        await send_all(chain, [calls.adjudicate(view.posting, view.sealing, view.claiming)])
+
+
+async def send_all(chain: Chain, calls: Sequence[Call]) -> None:
+    """Sends calls, a few at a time. One that is refused was made by someone else, or comes later.
+
+    Not through the outbox: what is due is read from the chain each time, so a crash loses nothing.
+    """
+    for first in range(0, len(calls), AT_ONCE):
+        await asyncio.gather(*(_send(chain, call) for call in calls[first : first + AT_ONCE]))
+
+
+async def _send(chain: Chain, call: Call) -> None:
+    try:
+        mined = await blocking(chain.send, call)
+        log.info("round_call", extra={"call": call.name, "gas": mined.gas_used})
+    except TransactionFailed as error:
+        log.info("round_call_refused", extra={"call": call.name, "error": str(error)})
+
+
+# ── A worker's watch ─────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A worker's interest in the jobs that it takes part in; `chain` sends with its hot key."""
+
+    chain: Chain
+    spec: ModelSpec
+    worker: Worker
+    book: TaskBook
+    registry: Registry
+    link: Link
+    examined: set[tuple[JobId, bytes]]
+    """Claims already looked at: job and record."""
+
+    async def round(self) -> None:
+        """Looks once at every job of ours that is not final."""
+        for job_id in self.book.unsettled():
+            try:
+                await self._look(job_id)
+            except VeriLLMError as error:
+                extra = {"job": job_id, "code": error.code, "error": str(error)}
+                log.warning("watch_failed", extra=extra)
+
+    async def _look(self, job_id: JobId) -> None:
+        view = await blocking(look, self.chain, job_id)
+        match view.state.status:
+            case Status.FINAL:
+                self.book.settled(job_id)
+            case Status.CLAIMED:
+                await self._examine(view)
+            case Status.CHALLENGED:
+                await self._take_part(view)
+            case _:
+                pass
+
+    # ── A claim ──────────────────────────────────────────────────────────────────────────────────
+    async def _examine(self, view: View) -> None:
+        key = (view.job_id, bytes(view.state.record))
+        if key in self.examined:
+            return
+        own = self._own(view)
+        wrong = await self._is_wrong(view, own)
+        if wrong:
+            call = self.chain.calls.challenge(view.posting, view.sealing, view.claiming)
+            await send_all(self.chain, [call])
+        extra = {"job": view.job_id, "wrong": wrong, "claimed": view.claiming.outcome.name}
+        log.info("claim_examined", extra=extra)
+        self.examined.add(key)
+
+    async def _is_wrong(self, view: View, own: TaskRecord) -> bool:
+        claim = view.claiming
+        if claim.reason in ATTESTED:
+            return False
+        expected = None
+        bundle = await self._bundle(view)
+        if bundle is not None:
+            case = self._case(view)
+            expected = await blocking(public_outcome, self._completed(bundle, view, own), case)
+        if expected is None:
+            # Nothing to recompute from. Whoever knows its own work is condemned still challenges.
+            return own.party == 0 and claim.outcome in (Outcome.SLASH, Outcome.REFUND)
+        return expected is not claim.outcome
+
+    async def _bundle(self, view: View) -> Bundle | None:
+        """The bundle that the claim names, if anyone shows it."""
+        scheduler = view.posting.quote.scheduler
+        endpoint = await blocking(self.registry.endpoint, scheduler)
+        if endpoint is None:
+            return None
+        try:
+            data = await self.link.bundle(endpoint, view.job_id)
+            if bundle_hash(data) != view.claiming.bundle:
+                return None
+            return decode_bundle(data)
+        except (VeriLLMError, MalformedError) as error:
+            log.info("bundle_missing", extra={"job": view.job_id, "error": str(error)})
+            return None
+
+    def _case(self, view: View) -> Case:
+        domain = self.worker.identity.domain
+        return Case(view.posting, view.sealing, self.spec, domain, view.claiming.beacon)
+
+    def _completed(self, bundle: Bundle, view: View, own: TaskRecord) -> Bundle:
+        if own.party is None or own.commitment is None:
+            return bundle
+        mine = PartyEvidence(
+            own.party,
+            own.task,
+            own.submission.signature,
+            own.commitment.signature,
+            self._own_openings(view, own),
+        )
+        return with_own(bundle, own.party, mine)
+
+    # ── A challenge ──────────────────────────────────────────────────────────────────────────────
+    async def _take_part(self, view: View) -> None:
+        """Reveals and serves what is ours; whoever has all openings compares and adjudicates."""
+        own = self._own(view)
+        bundle = await self._bundle(view)
+        shown = {} if bundle is None else dict(openings_of(bundle))
+        mine = {(own.party or 0, at): each for at, each in self._own_openings(view, own).items()}
+        round_ = Round(view, self.spec, {**shown, **mine})
+        reveals = due_reveals(self.chain.calls, round_)
+        if reveals:
+            await send_all(self.chain, reveals)
+        elif self._opened(view):
+            await advance_round(self.chain, round_)
+        else:
+            own_part = due_services(self.chain.calls, round_, own.party or 0)
+            await send_all(self.chain, own_part if self._is_urgent(view) else [])
+
+    def _opened(self, view: View) -> bool:
+        """Whether this worker opened the challenge, so that the work is its own."""
+        opened = view.history.challenged
+        return opened is not None and opened.event.challenger == self.worker.identity.operator
+
+    def _is_urgent(self, view: View) -> bool:
+        """Past the middle of the window nobody else may serve us in time."""
+        opened = view.history.challenged
+        return opened is not None and 2 * view.now >= opened.timestamp + view.state.deadline
+
+    # ── Own evidence ─────────────────────────────────────────────────────────────────────────────
+    def _own(self, view: View) -> TaskRecord:
+        records = self.book.of_job(view.job_id)
+        if not records:
+            raise NotFound("no task of ours in this job")
+        return records[0]
+
+    def _own_openings(self, view: View, own: TaskRecord) -> Mapping[int, Opening]:
+        """Everything that we may have to open, by place in the checked order."""
+        checked = Round(view, self.spec, {}).checked
+        items = checked if own.party == 0 else range(len(checked))
+        return {
+            place: self.worker.open_everything(own.task.task_id, item)
+            for place, item in enumerate(items)
+        }

@@ -1,0 +1,236 @@
+"""`verillm-node worker`: folder → engine → seat on the chain → HTTP."""
+
+import asyncio
+import logging
+import socket
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from verillm import __version__, api
+from verillm.api import Info, SignedAttestation, TaskSubmission
+from verillm.chain.contract import Chain
+from verillm.codec import bundle_hash
+from verillm.engine import Engine, load_transform, open_engine
+from verillm.engine.describe import check_folder
+from verillm.errors import ConfigError, ModelMismatch, NotFound
+from verillm.head import HeadRows
+from verillm.model import ModelSpec, model_id, spec_from_json
+from verillm.records import Attestation
+from verillm.signing import sign
+from verillm.types import JobId
+from verillm_node import join
+from verillm_node.admission import Serving, Standing
+from verillm_node.api import worker_app
+from verillm_node.config import EngineSettings, WorkerSettings
+from verillm_node.daemon import open_chain, open_keys, repeat, run_daemon
+from verillm_node.defend import Watch
+from verillm_node.follow import Follower
+from verillm_node.http import listen, serve
+from verillm_node.judging import Case, verdict_of
+from verillm_node.keys import KeyPair
+from verillm_node.link import Link
+from verillm_node.registry import Registry, free_stake, hot_key_of
+from verillm_node.store import Database, Traces
+from verillm_node.tasks import TaskBook
+from verillm_node.threads import blocking
+from verillm_node.view import look
+from verillm_node.worker import Identity, Worker
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 600.0
+LINK_STALL_SECONDS = 30.0
+
+
+def read_spec(path: Path) -> ModelSpec:
+    """A model's spec from its JSON file; raises `ConfigError`."""
+    try:
+        value = api.loads(path.read_bytes(), str(path))
+    except OSError as error:
+        raise ConfigError(f"cannot read the model's spec {path}: {error.strerror}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} is not a model's spec")
+    return spec_from_json(value)
+
+
+def make_engine(settings: EngineSettings, devnet: bool) -> Engine:
+    """The engine of a model folder, not started yet."""
+    if settings.model is None:
+        raise ConfigError("engine.model names no folder")
+    if settings.transform is not None and not devnet:
+        raise ConfigError("engine.transform changes the model: only a devnet may do that")
+    transform = None if settings.transform is None else load_transform(settings.transform)
+    options: dict[str, int] = {"max_batch": settings.max_batch, "max_tokens": settings.max_tokens}
+    if settings.kind == "torch" and settings.threads:
+        options["threads"] = settings.threads
+    return open_engine(
+        settings.model, kind=settings.kind, dtype=settings.dtype, transform=transform, **options
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChainDesk:
+    """What a worker asks the chain; `settings_grace` is how long a posted job may stay unseen."""
+
+    chain: Chain
+    book: TaskBook
+    follower: Follower
+    seal_window: int
+
+    def standing(self, submission: TaskSubmission) -> Standing:
+        """Both sides' standing now."""
+        chain, own = self.chain, submission.task.worker
+        now = chain.now()
+        pending = self.book.pending_lock(now, self.seal_window)
+        return Standing(
+            scheduler_hot_key=hot_key_of(chain, submission.scheduler),
+            scheduler_free=free_stake(chain.account_of(submission.scheduler)),
+            own_free=free_stake(chain.account_of(own)) - pending,
+            now=now,
+        )
+
+    async def look(self) -> None:
+        """Reads the chain's newest events now."""
+        await blocking(self.follower.poll)
+
+
+@dataclass(frozen=True, slots=True)
+class Attester:
+    """Signs a verdict that it recomputed itself, for jobs whose committee it sits on."""
+
+    chain: Chain
+    identity: Identity
+    spec: ModelSpec
+    head: HeadRows | None
+
+    async def __call__(self, job_id: JobId, data: bytes) -> SignedAttestation:
+        """Judges a bundle; raises `NotFound` for a job that is not ours to attest."""
+        return await blocking(self._attest, job_id, data)
+
+    def _attest(self, job_id: JobId, data: bytes) -> SignedAttestation:
+        view = look(self.chain, job_id)
+        sealed = view.history.sealed
+        if sealed is None or view.posting.quote.model_id != model_id(self.spec):
+            raise NotFound("this job is not sealed, or of another model")
+        sealing = sealed.event.sealing
+        if self.identity.operator not in {member.owner for member in sealing.committee}:
+            raise NotFound("this worker is not on the job's committee")
+        case = Case(view.posting, sealing, self.spec, self.identity.domain, sealed.block_hash)
+        verdict = verdict_of(data, case, self.head)
+        digest = bundle_hash(data)
+        word = Attestation(job_id, verdict.outcome, verdict.reason, digest)
+        signature = sign(self.identity.domain, word, self.identity.hot)
+        return SignedAttestation(
+            self.identity.operator, job_id, verdict.outcome, verdict.reason, digest, signature
+        )
+
+
+def run_worker(settings: WorkerSettings, follow_stdin: bool = False) -> None:
+    """Runs until stopped; raises what keeps it from starting."""
+    keys = open_keys(settings.keys)
+    # The port first: a second worker on it must fail before it loads a model.
+    listener = listen(settings.http.host, settings.http.port)
+    try:
+        spec = read_spec(settings.spec)
+        engine = make_engine(settings.engine, settings.devnet)
+        _check_model(settings, engine, spec)
+        operator_chain, chain = open_chain(settings.chain, keys)
+        database = Database(settings.home / "worker.sqlite")
+        stopping = threading.Event()
+
+        async def body(group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
+            await _serve(settings, keys, spec, engine, chain, database, listener, group, stop)
+
+        log.info("loading", extra={"model": spec.name})
+        engine.start()
+        _join(settings, keys, spec, operator_chain)
+        asyncio.run(run_daemon(body, stopping, follow_stdin))
+        engine.close()
+        database.close()
+    finally:
+        listener.close()
+
+
+def _check_model(settings: WorkerSettings, engine: Engine, spec: ModelSpec) -> None:
+    """Refuses to serve anything but the model that the spec names."""
+    folder = settings.engine.model
+    if folder is None:
+        raise ConfigError("engine.model names no folder")
+    check_folder(folder, spec)
+    if engine.spec_shape != spec.shape:
+        raise ModelMismatch(f"the engine commits {engine.spec_shape}, the spec asks {spec.shape}")
+
+
+def _join(settings: WorkerSettings, keys: KeyPair, spec: ModelSpec, chain: Chain) -> None:
+    wanted = join.Seats(model_id(spec), spec, settings.seats, settings.price)
+    reserve = settings.chain.gas_reserve_wei
+    join.present(chain, keys.hot.address, settings.http.url, reserve)
+    seats = join.take_seats(chain, wanted)
+    log.info("joined", extra={"operator": keys.operator.address, "seats": seats})
+
+
+async def _serve(
+    settings: WorkerSettings,
+    keys: KeyPair,
+    spec: ModelSpec,
+    engine: Engine,
+    chain: Chain,
+    database: Database,
+    listener: socket.socket,
+    group: asyncio.TaskGroup,
+    stop: asyncio.Event,
+) -> None:
+    terms = await blocking(chain.config)
+    identity = Identity(keys.operator.address, keys.hot, chain.deployment.domain)
+    book, traces = TaskBook(database), Traces(settings.home / "traces", settings.trace_ttl_seconds)
+    serving = _serving(settings, identity, spec, engine)
+    worker = Worker(identity, serving, engine, book, traces, group, settings.max_tasks)
+    follower = Follower(chain, database, book)
+    head = None if settings.engine.model is None else HeadRows(settings.engine.model)
+    attest = Attester(chain, identity, spec, head)
+    link = Link(LINK_STALL_SECONDS)
+    watch = Watch(chain, spec, worker, book, Registry(chain, terms.reserve_bps), link, set())
+
+    async def see() -> None:
+        await blocking(follower.poll)
+        if settings.watch:
+            await watch.round()
+
+    async def sweep() -> None:
+        await blocking(traces.sweep)
+
+    worker.resume(await blocking(chain.now))
+    desk = ChainDesk(chain, book, follower, terms.seal_window)
+    app = worker_app(worker, desk, attest, _info(identity, spec, chain))
+    log.info("serving", extra={"url": settings.http.url, "operator": identity.operator})
+    async with asyncio.TaskGroup() as loops:
+        loops.create_task(repeat(settings.chain.poll_seconds, see, stop))
+        loops.create_task(repeat(SWEEP_SECONDS, sweep, stop))
+        loops.create_task(serve(app, listener, stop))
+    await link.close()
+
+
+def _serving(
+    settings: WorkerSettings, identity: Identity, spec: ModelSpec, engine: Engine
+) -> Serving:
+    return Serving(
+        worker=identity.operator,
+        model_id=model_id(spec),
+        context=engine.context,
+        vocabulary=engine.vocabulary,
+        max_tokens=settings.engine.max_tokens,
+        price=settings.price,
+    )
+
+
+def _info(identity: Identity, spec: ModelSpec, chain: Chain) -> Info:
+    return Info(
+        role="worker",
+        operator=identity.operator,
+        hot_key=identity.hot.address,
+        chain_id=chain.deployment.chain_id,
+        contract=chain.deployment.contract,
+        version=__version__,
+        models=(model_id(spec),),
+    )
