@@ -12,12 +12,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+
 from verillm.errors import ConfigError, MissingTool, PortInUse
 
 START_TIMEOUT: Final = 15.0
 STOP_TIMEOUT: Final = 10.0
 _LISTENING: Final = re.compile(r"^Listening on (\S+)$", re.MULTILINE)
 _REMEDY: Final = "run `make install`, or put Foundry's anvil on the PATH or in VERILLM_ANVIL"
+
+
+def dev_account(index: int) -> LocalAccount:
+    """One of the accounts that every Anvil funds; their keys are public, so only for devnets."""
+    Account.enable_unaudited_hdwallet_features()
+    account: LocalAccount = Account.from_mnemonic(
+        "test test test test test test test test test test test junk",
+        account_path=f"m/44'/60'/0'/0/{index}",
+    )
+    return account
 
 
 def _candidates() -> Iterator[Path]:
@@ -90,6 +103,11 @@ class Anvil:
     def pid(self) -> int | None:
         """Process id while it runs."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process lives: someone else may have ended it."""
+        return self._process is not None and self._process.poll() is None
 
     def _command(self) -> list[str]:
         command = [str(find_anvil()), "--host", self.host, "--port", str(self.port)]
