@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verillm.engine import Dtype, OnToken, WeightTransform
 from verillm.engine.config import ModelConfig, read_config
-from verillm.engine.running import Limits, Runner, Spent, States
+from verillm.engine.running import Limits, Model, Runner, Spent, States
 from verillm.errors import EngineUnavailable
 from verillm.model import Shape
 from verillm.task import Task
@@ -112,6 +112,7 @@ class TorchEngine:
         self._attention = attention
         self._limits = Limits(rows=max_batch, tokens=max_tokens, chunk=chunk)
         self._threads = threads
+        self._wrap: Callable[[Model[Any]], Model[Any]] | None = None
         self._runner: Runner[BatchCache] | None = None
 
     @cached_property
@@ -156,14 +157,19 @@ class TorchEngine:
         if self._threads is not None:
             torch.set_num_threads(self._threads)
         loaded = load(self._folder, self._dtype, self._device, self._attention, self._transform)
+        model: Model[BatchCache] = TorchModel(loaded)
         self._runner = Runner(
-            TorchModel(loaded),
+            self._wrap(model) if self._wrap else model,
             self.spec_shape,
             vocabulary=self.vocabulary,
             context=self.context,
             end_tokens=self.end_tokens,
             limits=self._limits,
         )
+
+    def wrap_model(self, wrap: Callable[[Model[Any]], Model[Any]]) -> None:
+        """Run `wrap(model)` from the start on: the attack lab's entry below the running batch."""
+        self._wrap = wrap
 
     def close(self) -> None:
         """Stop the thread."""

@@ -7,6 +7,7 @@ one, so that a worker with it differs from an honest worker in nothing else. A d
 """
 
 from verillm.engine import EngineTransform
+from verillm_verifier.attacks.caches import cache8, forgot_one, whispered, windowed
 from verillm_verifier.attacks.outputs import (
     cut,
     other_prompt,
@@ -16,6 +17,8 @@ from verillm_verifier.attacks.outputs import (
     swapped,
     temperature,
 )
+from verillm_verifier.attacks.precision import fp8
+from verillm_verifier.attacks.settings import lukewarm, one_token_off
 from verillm_verifier.attacks.states import copied, garbage, perturbed, shuffled
 from verillm_verifier.attacks.weights import int4, int8_group, int8_row, skipped
 
@@ -23,12 +26,19 @@ ATTACKS: dict[str, EngineTransform] = {
     "int4": int4,
     "int8_group": int8_group,
     "int8_row": int8_row,
+    "fp8": fp8,
+    "cache8": cache8,
     "skipped": skipped,
     "prefilled": prefilled,
     "temperature": temperature,
+    "lukewarm": lukewarm,
     "swapped": swapped,
     "own_seed": own_seed,
     "other_prompt": other_prompt,
+    "whispered": whispered,
+    "one_token_off": one_token_off,
+    "forgot_one": forgot_one,
+    "windowed": windowed,
     "cut": cut,
     "padded": padded,
     "copied": copied,
