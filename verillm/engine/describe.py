@@ -27,11 +27,13 @@ from verillm.engine import cache_home
 from verillm.engine.bits import to_bits
 from verillm.engine.config import ModelConfig, read_config
 from verillm.engine.weights import Tensor, tensors
-from verillm.errors import EngineUnavailable, ModelMismatch
+from verillm.errors import EngineUnavailable, MalformedError, ModelMismatch, UnknownModel
 from verillm.merkle import Tree
 from verillm.model import CheckProfile, ModelSpec, committed_layers, slice_dims_of
+from verillm.schema import from_json
 from verillm.types import Hash32, ModelId
 
+PROFILES = Path(__file__).parent.parent / "data" / "profiles"
 PAGE = 1 << 20
 WEIGHT_LEAF = b"\x00\x10"
 HEAD_LEAF = b"\x00\x11"
@@ -59,6 +61,39 @@ class Terms:
     committee: int = 3
     checked_requests: int = 4
     positions: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What a calibration file gives: thresholds, and how much is checked under them."""
+
+    profile: CheckProfile
+    terms: Terms
+
+
+def shipped_profile(name: str) -> Calibrated:
+    """Return the calibration that is shipped for a model; raises `UnknownModel`."""
+    path = PROFILES / f"{name}.json"
+    if not path.is_file():
+        raise UnknownModel(name)
+    return read_profile(path)
+
+
+def read_profile(path: Path) -> Calibrated:
+    """Read what `verillm-audit calibrate` wrote; raises `MalformedError` if it is not that."""
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        terms = document["terms"]
+        return Calibrated(
+            profile=from_json(CheckProfile, document["profile"], "profile"),
+            terms=Terms(
+                committee=int(terms["committee"]),
+                checked_requests=int(terms["checkedRequests"]),
+                positions=int(terms["positions"]),
+            ),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise MalformedError(path.name, f"not a calibration: {error!r}") from error
 
 
 def describe(

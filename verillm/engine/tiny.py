@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from verillm.engine import Dtype, OnToken, WeightTransform
 from verillm.engine.bits import from_bits, rounded, to_bits
 from verillm.engine.config import ModelConfig, read_config
+from verillm.engine.describe import describe, shipped_profile
 from verillm.engine.running import Limits, Runner, States
 from verillm.engine.weights import tensors, write
 from verillm.errors import EngineUnavailable
-from verillm.model import Shape, committed_layers
+from verillm.model import ModelSpec, Shape, committed_layers
 from verillm.task import Task
 from verillm.trace import Trace
 from verillm.types import TaskId
@@ -71,6 +72,12 @@ def write_folder(folder: Path, seed: int = 1) -> Path:
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}), "utf-8"
     )
     return folder
+
+
+def tiny_spec(folder: Path) -> ModelSpec:
+    """Return the spec of a folder that `write_folder` made, under its shipped calibration."""
+    calibrated = shipped_profile("tiny")
+    return describe(folder, calibrated.profile, name="tiny", terms=calibrated.terms)
 
 
 def _random_weights(seed: int) -> dict[str, NDArray[np.uint16]]:

@@ -48,11 +48,14 @@ def tensors(folder: Path) -> tuple[Tensor, ...]:
     if not files:
         raise EngineUnavailable(f"{folder} holds no safetensors files")
     found = {tensor.name: tensor for path in files for tensor in _of_file(path)}
+    if not found:
+        raise EngineUnavailable(f"{folder} holds no tensors")
     return tuple(found[name] for name in sorted(found))
 
 
 def _of_file(path: Path) -> Iterator[Tensor]:
     try:
+        whole = path.stat().st_size
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if length > MAX_HEADER:
@@ -63,6 +66,8 @@ def _of_file(path: Path) -> Iterator[Tensor]:
                 continue
             begin, end = entry["data_offsets"]
             shape = tuple(int(size) for size in entry["shape"])
+            if not 0 <= begin <= end <= whole - 8 - length:
+                raise ValueError(f"{name} lies outside the file")
             yield Tensor(name, entry["dtype"], shape, path, 8 + length + begin, end - begin)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EngineUnavailable(f"{path} is not a safetensors file: {error}") from error

@@ -1,0 +1,438 @@
+"""Honest runs → check profile, and what the named cheats look like under it.
+
+    python -m verillm_verifier.calibrate --model FOLDER --out PROFILE.json
+
+Per committed layer the scale is the power of two at the 99 % quantile of |v| (unclipped outliers
+cost most of the power), the median and the cap (99.9 % quantile, with a margin) are those of all
+pairs of honest parties, by zone. A job's statistics are simulated as the chain will draw positions;
+thresholds lie above the honest maximum by a stated margin, never nearer than the contract's bounds.
+What was run, seen and decided is written beside the profile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verillm.engine import cache_home
+from verillm.errors import InputError, VeriLLMError
+from verillm.head import HeadRows
+from verillm.model import CheckProfile, LayerProfile, check_profile
+from verillm.schema import to_json
+from verillm.statistics import distance, to_floats, zone
+from verillm.tokens import Generated, judge_tokens, token_statistics
+from verillm.types import PPM, Bits, Ints, Outcome
+from verillm_verifier.runs import Decode, Job, Plan, collect, items_of
+
+POSITIONS = 32
+DRAWS = 50
+MIN_POSITIONS = 8
+CLAMP_BITS = 15
+CAP_QUANTILE = 0.999
+CAP_MARGIN = 1.25
+REFUND_MARGIN = 1.15
+SLASH_MARGIN = 1.35
+MARGIN_MEAN = 5_000
+MASS_EPSILON = 20_000
+LOGIT_TAU = 400_000
+MARGIN_MAX_REFUND = 400_000
+MARGIN_MAX_SLASH = 600_000
+DECODE = "decode"
+COMMITTEES = (("bf16",), ("bf16", "bf16 eager", "fp32"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """Two parties' distances at positions 1… of one job: ppm [positions, layers + 1], and zones."""
+
+    run: str
+    pair: tuple[str, str]
+    is_honest: bool
+    apart: Ints
+    zones: NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Simulated draws of one group of pairs: each job's mean ratio (ppm) and positions over."""
+
+    mean: Ints
+    over: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """Token statistics of one job under one committee, and what the profile makes of them."""
+
+    run: str
+    is_honest: bool
+    tokens: int
+    mean: int
+    largest: int
+    largest_above: int
+    outside: int
+    outcome: Outcome
+
+
+def layers_of(job: Job) -> tuple[Bits, ...]:
+    """Return the states of positions 1… by layer, the final norm last."""
+    return (*np.moveaxis(job.slices[1:], 1, 0), job.finals[1:])
+
+
+def scales_of(decodes: Sequence[Decode]) -> tuple[int, ...]:
+    """Return per layer the exponent that puts the 99 % quantile of |v| at the clamp."""
+    honest = [layers_of(job) for decode in decodes if decode.is_honest for job in decode.jobs]
+    scales = []
+    for layer in zip(*honest, strict=True):
+        values = np.abs(np.concatenate([to_floats(bits).ravel() for bits in layer]))
+        quantile = float(np.quantile(values, 0.99))
+        scales.append(int(np.ceil(np.log2(quantile))) - CLAMP_BITS)
+    return tuple(scales)
+
+
+def compare_all(decodes: Sequence[Decode], scales: Sequence[int]) -> list[Compared]:
+    """Compare honest decodes and their checks, all with all, and cheats with their checks."""
+    return [
+        compared
+        for decode in decodes
+        for place, job in enumerate(decode.jobs)
+        for compared in _compare_job(decode, place, job, scales)
+    ]
+
+
+def _compare_job(decode: Decode, place: int, job: Job, scales: Sequence[int]) -> Iterator[Compared]:
+    parties = {DECODE: job} | {name: jobs[place] for name, jobs in decode.checks.items()}
+    zones = np.array([zone(at, job.prompt_tokens) for at in range(1, len(job.finals))])
+    for first, second in combinations(parties, 2):
+        if not decode.is_honest and first != DECODE:
+            continue
+        layers = zip(layers_of(parties[first]), layers_of(parties[second]), scales, strict=True)
+        apart = np.stack([distance(x, y, scale) for x, y, scale in layers], axis=-1)
+        yield Compared(decode.name, (first, second), decode.is_honest, apart, zones)
+
+
+def layer_profiles(compared: Sequence[Compared], scales: Sequence[int]) -> tuple[LayerProfile, ...]:
+    """Return scale, median and cap of each layer and zone over all honest pairs that differ."""
+    honest = [each for each in compared if each.is_honest and each.apart.any()]
+    apart = np.concatenate([each.apart for each in honest])
+    zones = np.concatenate([each.zones for each in honest])
+    layers = []
+    for column, scale in enumerate(scales):
+        cells = [apart[zones == place, column] for place in range(3)]
+        med = [max(1, int(np.median(cell))) for cell in cells]
+        cap = [
+            max(low, int(np.quantile(cell, CAP_QUANTILE) * CAP_MARGIN))
+            for low, cell in zip(med, cells, strict=True)
+        ]
+        layers.append(LayerProfile(scale, (med[0], med[1], med[2]), (cap[0], cap[1], cap[2])))
+    return tuple(layers)
+
+
+def simulate(
+    compared: Sequence[Compared],
+    layers: Sequence[LayerProfile],
+    positions: int,
+    random: np.random.Generator,
+) -> Drawn:
+    """Draw positions of each job as the chain does: always the last, the others at random."""
+    med = np.array([layer.med for layer in layers]).T
+    cap = np.array([layer.cap for layer in layers]).T
+    means, overs = [], []
+    for each in compared:
+        ratios = (np.minimum(each.apart, cap[each.zones]) * PPM // med[each.zones]).mean(axis=-1)
+        over: NDArray[np.bool_] = np.any(each.apart > cap[each.zones], axis=-1)
+        last = len(over) - 1
+        for _ in range(DRAWS if last >= positions else 1):
+            rest = random.permutation(last)[: positions - 1]
+            rows = np.append(rest, last)
+            means.append(int(ratios[rows].mean()))
+            overs.append(int(over[rows].sum()))
+    return Drawn(np.array(means), np.array(overs))
+
+
+def thresholds(honest: Drawn, layers: tuple[LayerProfile, ...]) -> CheckProfile:
+    """Return the profile whose thresholds lie above every honest draw, by the stated margins."""
+    mean, over = int(honest.mean.max()), int(honest.over.max())
+    profile = CheckProfile(
+        mean_refund=_rounded(mean * REFUND_MARGIN),
+        mean_slash=_rounded(mean * SLASH_MARGIN),
+        over_refund=over + 2,
+        over_slash=2 * over + 4,
+        margin_mean=MARGIN_MEAN,
+        margin_max_refund=MARGIN_MAX_REFUND,
+        margin_max_slash=MARGIN_MAX_SLASH,
+        mass_epsilon=MASS_EPSILON,
+        logit_tau=LOGIT_TAU,
+        min_positions=MIN_POSITIONS,
+        layers=layers,
+    )
+    check_profile(profile, len(layers) - 1)
+    return profile
+
+
+def _rounded(value: float) -> int:
+    """Round up to hundredths of the honest median."""
+    return -int(-value // 10_000) * 10_000
+
+
+def token_rows(decodes: Sequence[Decode], plan: Plan, profile: CheckProfile) -> list[TokenRow]:
+    """Judge every job's tokens by the states of each committee that checked it."""
+    head, items = HeadRows(plan.folder), items_of(plan)
+    rows = []
+    for decode in decodes:
+        for committee in COMMITTEES:
+            members = [decode.checks[name] for name in committee if name in decode.checks]
+            for place, job in enumerate(decode.jobs):
+                item = items[job.number]
+                generated = Generated(
+                    job.prompt_tokens,
+                    job.tokens[job.prompt_tokens :],
+                    item.sampling,
+                    item.seed,
+                    tuple(jobs[place].finals[job.prompt_tokens - 1 :] for jobs in members),
+                )
+                found = token_statistics([generated], head, profile)
+                rows.append(
+                    TokenRow(
+                        decode.name,
+                        decode.is_honest,
+                        len(found.margins),
+                        found.mean,
+                        max(found.margins),
+                        max(found.margins_above),
+                        len(found.outside),
+                        judge_tokens(found, profile)[0],
+                    )
+                )
+    return rows
+
+
+def group_of(compared: Compared) -> str:
+    """Return the line of the table that a pair belongs to."""
+    if not compared.is_honest:
+        return f"{compared.run} (cheat) against {compared.pair[1]}"
+    if compared.pair[0] != DECODE:
+        return f"verifiers {compared.pair[0]} and {compared.pair[1]}"
+    return f"{compared.run} against {compared.pair[1]}"
+
+
+def state_table(
+    compared: Sequence[Compared], profile: CheckProfile, positions: int, seed: int
+) -> list[dict[str, Any]]:
+    """Return, per group of pairs, the job statistics and the shares rejected at each tier."""
+    random = np.random.default_rng(seed)
+    lines = []
+    for group in dict.fromkeys(map(group_of, compared)):
+        members = [each for each in compared if group_of(each) == group]
+        drawn = simulate(members, profile.layers, positions, random)
+        refund = (drawn.mean > profile.mean_refund) | (drawn.over > profile.over_refund)
+        slash = (drawn.mean > profile.mean_slash) | (drawn.over > profile.over_slash)
+        lines.append(
+            {
+                "group": group,
+                "honest": members[0].is_honest,
+                "jobs": len(members),
+                "draws": len(drawn.mean),
+                "meanMin": int(drawn.mean.min()),
+                "meanMedian": int(np.median(drawn.mean)),
+                "meanMax": int(drawn.mean.max()),
+                "overMin": int(drawn.over.min()),
+                "overMax": int(drawn.over.max()),
+                "refund": round(float(refund.mean()), 4),
+                "slash": round(float(slash.mean()), 4),
+            }
+        )
+    return lines
+
+
+def token_table(rows: Sequence[TokenRow]) -> list[dict[str, Any]]:
+    """Return, per run, the token statistics and the share of jobs rejected."""
+    lines = []
+    for run in dict.fromkeys(row.run for row in rows):
+        members = [row for row in rows if row.run == run]
+        lines.append(
+            {
+                "run": run,
+                "honest": members[0].is_honest,
+                "jobs": len(members),
+                "tokens": sum(row.tokens for row in members),
+                "meanMedian": int(np.median([row.mean for row in members])),
+                "meanMax": max(row.mean for row in members),
+                "marginMax": max(row.largest for row in members),
+                "marginAboveMax": max(row.largest_above for row in members),
+                "outside": sum(row.outside for row in members),
+                "rejected": round(
+                    sum(row.outcome is not Outcome.ACCEPT for row in members) / len(members), 4
+                ),
+                "slash": round(
+                    sum(row.outcome is Outcome.SLASH for row in members) / len(members), 4
+                ),
+            }
+        )
+    return lines
+
+
+def calibrate(plan: Plan, work: Path, report: Any = lambda _line: None) -> dict[str, Any]:
+    """Return profile and calibration as one JSON document."""
+    decodes = list(collect(plan, work, report))
+    report("comparing states")
+    scales = scales_of(decodes)
+    compared = compare_all(decodes, scales)
+    layers = layer_profiles(compared, scales)
+    random = np.random.default_rng(plan.seed)
+    honest = simulate([each for each in compared if each.is_honest], layers, POSITIONS, random)
+    profile = thresholds(honest, layers)
+    report("judging tokens")
+    rows = token_rows(decodes, plan, profile)
+    return {
+        "name": plan.folder.name,
+        "status": "first honest calibration: far too few jobs to certify a false-positive rate",
+        "profile": to_json(profile),
+        "terms": {"positions": POSITIONS, "checkedRequests": 4, "committee": 3},
+        "calibration": {
+            "date": datetime.now(UTC).date().isoformat(),
+            "seed": plan.seed,
+            "versions": _versions(plan),
+            "honestJobs": sum(len(decode.jobs) for decode in decodes if decode.is_honest),
+            "honestPairsOfJobs": sum(each.is_honest for each in compared),
+            "newTokensPerJob": plan.new_tokens,
+            "dataHash": _data_hash(decodes),
+            "capQuantile": CAP_QUANTILE,
+            "margins": {"cap": CAP_MARGIN, "refund": REFUND_MARGIN, "slash": SLASH_MARGIN},
+            "quantiles": _quantiles(compared, scales),
+            "honestDraws": {
+                "mean": _spread(honest.mean),
+                "over": _spread(honest.over),
+            },
+            "states": state_table(compared, profile, POSITIONS, plan.seed),
+            "tokens": token_table(rows),
+        },
+    }
+
+
+def _spread(values: Ints) -> dict[str, int]:
+    points = {"median": 0.5, "q99": 0.99, "q999": 0.999, "max": 1.0}
+    return {name: int(np.quantile(values, point)) for name, point in points.items()}
+
+
+def _quantiles(compared: Sequence[Compared], scales: Sequence[int]) -> list[dict[str, Any]]:
+    honest = [each for each in compared if each.is_honest and each.apart.any()]
+    apart = np.concatenate([each.apart for each in honest])
+    zones = np.concatenate([each.zones for each in honest])
+    return [
+        {"layer": column, "scale": scale, "zone": place}
+        | _spread(apart[zones == place, column])
+        | {"cells": int((zones == place).sum())}
+        for column, scale in enumerate(scales)
+        for place in range(3)
+    ]
+
+
+def _data_hash(decodes: Sequence[Decode]) -> str:
+    digest = sha256()
+    for decode in decodes:
+        for jobs in (decode.jobs, *decode.checks.values()):
+            for job in jobs:
+                digest.update(np.array(job.tokens, ">u4").tobytes())
+                digest.update(job.slices.astype(">u2").tobytes())
+                digest.update(job.finals.astype(">u2").tobytes())
+    return digest.hexdigest()
+
+
+def _versions(plan: Plan) -> dict[str, str]:
+    packages = ["verillm", "numpy", *(["torch", "transformers"] if plan.kind == "torch" else [])]
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return the tables of a calibration as text; ratios are in units of the honest median."""
+    profile, found = result["profile"], result["calibration"]
+    lines = [
+        f"{result['name']}: {found['honestJobs']} honest jobs, {found['date']}, n = {POSITIONS}",
+        f"reject at mean > {profile['meanRefund'] / PPM:.2f} or over > {profile['overRefund']}; "
+        f"slash at mean > {profile['meanSlash'] / PPM:.2f} or over > {profile['overSlash']}",
+        "",
+        f"{'states':54}{'jobs':>5}{'mean min':>9}{'median':>8}{'max':>7}{'over':>8}"
+        f"{'refund':>8}{'slash':>7}",
+    ]
+    lines += [
+        f"{line['group']:54}{line['jobs']:5}{line['meanMin'] / PPM:9.2f}"
+        f"{line['meanMedian'] / PPM:8.2f}{line['meanMax'] / PPM:7.2f}"
+        f"{line['overMin']:>4}-{line['overMax']:<3}{line['refund']:8.3f}{line['slash']:7.3f}"
+        for line in found["states"]
+    ]
+    lines += [
+        "",
+        f"{'tokens':24}{'tokens':>7}{'mean':>9}{'max mean':>10}{'margin':>8}{'above':>7}"
+        f"{'outside':>8}{'reject':>8}{'slash':>7}",
+    ]
+    lines += [
+        f"{line['run']:24}{line['tokens']:7}{line['meanMedian'] / PPM:9.4f}"
+        f"{line['meanMax'] / PPM:10.4f}{line['marginMax'] / PPM:8.3f}"
+        f"{line['marginAboveMax'] / PPM:7.3f}{line['outside']:8}{line['rejected']:8.3f}"
+        f"{line['slash']:7.3f}"
+        for line in found["tokens"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the options of a calibration."""
+    options = argparse.ArgumentParser(prog="verillm-audit calibrate", description=__doc__)
+    options.add_argument("--model", type=Path, required=True, help="model folder")
+    options.add_argument("--out", type=Path, required=True, help="profile to write")
+    options.add_argument("--work", type=Path, default=None, help="where runs are kept meanwhile")
+    options.add_argument("--engine", choices=("torch", "tiny"), default="torch")
+    options.add_argument("--prompts", type=int, default=32)
+    options.add_argument("--new-tokens", type=int, default=96)
+    options.add_argument("--seed", type=int, default=1)
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Calibrate a model and write its profile; a second run goes on where the first stopped."""
+    options = parser().parse_args(arguments)
+    plan = Plan(options.model, options.engine, options.prompts, options.new_tokens, options.seed)
+    work = options.work or cache_home() / "calibration"
+
+    def show(line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    try:
+        if not options.out.parent.is_dir():
+            raise InputError(f"no folder {options.out.parent} to write the profile to")
+        result = calibrate(replace(plan), work, show)
+    except VeriLLMError as error:
+        show(f"{error} {error.remedy}")
+        return 1
+    except KeyboardInterrupt:
+        show("stopped; what has run is kept, the same command goes on from here")
+        return 130
+    partial = options.out.with_suffix(".partial")
+    partial.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    partial.replace(options.out)
+    show(table(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
