@@ -85,7 +85,8 @@ POST_BEACON, SEAL_BEACON = Hash32(b"p" * 32), Hash32(b"q" * 32)
 
 def bf16(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Bits:
     """float32 cut to bf16 bits."""
-    return (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    bits: Bits = (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    return bits
 
 
 def head() -> HeadArray:
