@@ -20,8 +20,11 @@ def exported(name: str) -> str:
     if len(found) != 1:
         raise SystemExit(f"{len(found)} artifacts of {name} under {ARTIFACTS}: run `make build`")
     artifact = json.loads(found[0].read_text())
-    kept = {key: artifact[key] for key in ("contractName", "abi", "bytecode")}
-    return json.dumps(kept, indent=1) + "\n"
+    entries = ",\n  ".join(json.dumps(entry) for entry in artifact["abi"])
+    return (
+        f'{{\n "contractName": {json.dumps(name)},\n "abi": [\n  {entries}\n ],\n'
+        f' "bytecode": {json.dumps(artifact["bytecode"])}\n}}\n'
+    )
 
 
 def main() -> int:

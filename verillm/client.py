@@ -215,7 +215,7 @@ class ReceiptCheck:
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """A scheduler that showed its models: where it listens, who it is, the key that signs for it."""
+    """A scheduler that showed its models: where it listens, who it is, which key signs for it."""
 
     url: str
     address: ChecksumAddress
@@ -678,7 +678,7 @@ class JobHandle(_Job):
         return self.text()
 
     def wait(self, stage: str = "final", *, within: float = 600.0, poll: float = 0.2) -> Status:
-        """Wait `within` seconds until the chain has the job `posted`, `sealed`, `claimed` or `final`.
+        """Wait until the chain has the job `posted`, `sealed`, `claimed` or `final`.
 
         Raises Timeout, and DeadlinePassedError for a job that can no longer be posted: it costs
         nothing.

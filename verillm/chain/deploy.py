@@ -46,6 +46,16 @@ def deploy(
     )
 
 
+def deploy_token(rpc_: str | BaseProvider, account: LocalAccount) -> tuple[ChecksumAddress, int]:
+    """Deploy a DevToken alone; its address and block."""
+    chain = _Bare(rpc_, account)
+    try:
+        mined = chain.create_mined("DevToken")
+    finally:
+        chain.close_own(rpc_)
+    return _created(mined), mined.block_number
+
+
 class _Bare(Chain):
     """A chain on which nothing of ours stands yet."""
 
