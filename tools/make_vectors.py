@@ -24,7 +24,7 @@ from verillm import draw, merkle, request, sampling, statistics, task, trace
 from verillm.errors import DrawExhausted
 from verillm.hashing import tokens_bytes
 from verillm.model import CheckProfile, LayerProfile, ModelSpec, model_id
-from verillm.records import Attestation, Claiming, Posting, Sealing, record_hash
+from verillm.records import Attestation, Claiming, Member, Posting, Sealing, record_hash
 from verillm.schema import abi_encode, to_json
 from verillm.signing import (
     Domain,
@@ -373,11 +373,11 @@ def _records(
         job, quote, 5, address("worker"), struct_hash(commitment), value("outputs root"),
         10**19, 10**19 + 10**18, 12, 1_899_999_999, 1234,
     )  # fmt: skip
-    sealing = Sealing(
-        secret, value("post beacon"), inner, 10**17, (2, 9, 4),
-        (address("owner 1"), address("owner 2"), address("owner 3")),
-        (value("inner 1"), value("inner 2"), value("inner 3")), (10**19, 10**19, 0), 1250,
-    )  # fmt: skip
+    members = tuple(
+        Member(seat, address(f"owner {seat}"), value(f"inner {seat}"), lock)
+        for seat, lock in ((2, 10**19), (9, 10**19), (4, 0))
+    )
+    sealing = Sealing(secret, value("post beacon"), inner, 10**17, 1250, members)
     claiming = Claiming(
         address("claimer"),
         Outcome.SLASH,

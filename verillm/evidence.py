@@ -251,7 +251,7 @@ def _party(
     checked: Sequence[CheckedRequest],
 ) -> PartyStates:
     if shown is None or not shown.openings:
-        return PartyStates(None)
+        return _unopened(spec.shape, checked)
     _check_openings(shown, sealed, spec.shape, checked)
     inner = next(iter(shown.openings.values())).inner
     _demand(task_hash(shown.task) == inner.task_hash, "another task than committed to", number)
@@ -264,10 +264,23 @@ def _party(
     else:
         mismatched = _mismatched(shown, checked)
     return PartyStates(
-        None if mismatched else _states(shown, checked),
+        None if mismatched else _states(shown, spec.shape, checked),
         () if mismatched else tuple(_generated(shown, at, each) for at, each in enumerate(checked)),
         mismatched,
     )
+
+
+def _unopened(shape: Shape, checked: Sequence[CheckedRequest]) -> PartyStates:
+    """A party that opened nothing is silent, unless there was nothing to open."""
+    if any(each.positions for each in checked):
+        return PartyStates(None)
+    return PartyStates(tuple(_nowhere(shape) for _ in checked), (None,) * len(checked))
+
+
+def _nowhere(shape: Shape) -> States:
+    """The states of a request of one token and one output, which has no position to compare."""
+    slices = np.zeros((0, shape.layers, shape.slice_dims), np.uint16)
+    return States((), slices, np.zeros((0, shape.hidden), np.uint16))
 
 
 def _check_openings(
@@ -327,9 +340,14 @@ def _mismatched(shown: PartyEvidence, checked: Sequence[CheckedRequest]) -> bool
     return False
 
 
-def _states(shown: PartyEvidence, checked: Sequence[CheckedRequest]) -> tuple[States, ...] | None:
+def _states(
+    shown: PartyEvidence, shape: Shape, checked: Sequence[CheckedRequest]
+) -> tuple[States, ...] | None:
     """The compared positions of all checked requests; None if any is closed."""
-    found = [_compared(shown.openings.get(at), each) for at, each in enumerate(checked)]
+    found = [
+        _compared(shown.openings.get(at), each) if each.positions else _nowhere(shape)
+        for at, each in enumerate(checked)
+    ]
     states = tuple(each for each in found if each is not None)
     return states if len(states) == len(found) else None
 
@@ -339,7 +357,7 @@ def _compared(opening: Opening | None, each: CheckedRequest) -> States | None:
         return None
     entries = {entry.position: entry for entry in opening.entries if entry.slices is not None}
     where = tuple(sorted(each.positions))
-    if not where or not entries.keys() >= set(where):
+    if not entries.keys() >= set(where):
         return None
     slices = [entries[position].slices for position in where]
     finals = [entries[position].final for position in where]

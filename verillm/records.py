@@ -31,13 +31,24 @@ class Posting:
     posted_block: int
 
 
+@solidity("Member(uint32 seat,address owner,bytes32 inner,uint96 lock)")
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A drawn seat with what its owner committed to and what is locked on it."""
+
+    seat: int
+    owner: ChecksumAddress
+    inner: Hash32
+    lock: int
+
+
 @solidity(
-    "Sealing(bytes32 secret,bytes32 beacon,Inner inner,uint96 fee,uint32[] seats,address[] owners,"
-    "bytes32[] inners,uint96[] locks,uint40 sealedBlock)"
+    "Sealing(bytes32 secret,bytes32 beacon,Inner inner,uint96 fee,uint40 sealedBlock,"
+    "Member[] committee)"
 )
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """Everything fixed when a job is sealed; tuples run over the committee.
+    """Everything fixed when a job is sealed; the committee in drawn order.
 
     `beacon` is the hash of the block of `post`: with secret and commitment it gives the draw.
     """
@@ -46,11 +57,28 @@ class Sealing:
     beacon: Hash32
     inner: Inner
     fee: int
-    seats: tuple[int, ...]
-    owners: tuple[ChecksumAddress, ...]
-    inners: tuple[Hash32, ...]
-    locks: tuple[int, ...]
     sealed_block: int
+    committee: tuple[Member, ...]
+
+    @property
+    def seats(self) -> tuple[int, ...]:
+        """The drawn seats."""
+        return tuple(member.seat for member in self.committee)
+
+    @property
+    def owners(self) -> tuple[ChecksumAddress, ...]:
+        """Who holds the drawn seats."""
+        return tuple(member.owner for member in self.committee)
+
+    @property
+    def inners(self) -> tuple[Hash32, ...]:
+        """What each member committed to."""
+        return tuple(member.inner for member in self.committee)
+
+    @property
+    def locks(self) -> tuple[int, ...]:
+        """What is locked on each member."""
+        return tuple(member.lock for member in self.committee)
 
 
 @solidity("Claiming(address claimer,uint8 outcome,uint8 reason,bytes32 bundle,bytes32 beacon)")
@@ -79,9 +107,15 @@ class Attestation:
 def record_hash(
     posting: Posting, sealing: Sealing | None = None, claiming: Claiming | None = None
 ) -> Hash32:
-    """The one hash that the contract keeps of a job, by how far it has come."""
-    if claiming is None:
-        return keccak(abi_encode(posting) if sealing is None else abi_encode(posting, sealing))
-    if sealing is None:
-        raise InputError("a claim follows a seal")
-    return keccak(abi_encode(posting, sealing, claiming))
+    """The one hash that the contract keeps of a job, by how far it has come.
+
+    A chain: each record is the hash of the one before and of what came to it.
+    """
+    record = keccak(abi_encode(posting))
+    if sealing is not None:
+        record = keccak(abi_encode(sealing, before=record))
+    if claiming is not None:
+        if sealing is None:
+            raise InputError("a claim follows a seal")
+        record = keccak(abi_encode(claiming, before=record))
+    return record

@@ -104,13 +104,13 @@ def abi_value(kind: str, value: Any) -> Any:
     return value
 
 
-def abi_encode(*values: object) -> bytes:
-    """`abi.encode(a, b, …)` of structs."""
-    kinds = [struct_of(value).name for value in values]
-    return encode(
-        [abi_type(kind) for kind in kinds],
-        [abi_value(kind, value) for kind, value in zip(kinds, values, strict=True)],
-    )
+def abi_encode(value: object, before: bytes | None = None) -> bytes:
+    """`abi.encode(value)` of a struct, or `abi.encode(before, value)` with a bytes32 before it."""
+    kind = struct_of(value).name
+    kinds, values = [abi_type(kind)], [abi_value(kind, value)]
+    if before is not None:
+        kinds, values = ["bytes32", *kinds], [before, *values]
+    return encode(kinds, values)
 
 
 def to_json(value: Any) -> dict[str, Any]:

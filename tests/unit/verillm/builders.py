@@ -15,7 +15,7 @@ from verillm.draw import checked_requests, draw, position_seed, positions
 from verillm.evidence import Bundle, CheckedOutput, PartyEvidence
 from verillm.head import HeadArray
 from verillm.model import CheckProfile, LayerProfile, ModelSpec, model_id
-from verillm.records import Posting, Sealing, record_hash
+from verillm.records import Member, Posting, Sealing, record_hash
 from verillm.request import (
     Job,
     Quote,
@@ -37,7 +37,7 @@ from verillm.task import (
     verification_task,
 )
 from verillm.trace import CommittedTrace, Trace, TraceItem, commit, open_positions
-from verillm.types import Bits, Hash32, JobId, ModelId
+from verillm.types import Bits, Floats, Hash32, JobId, ModelId, Words
 
 DOMAIN = Domain(31337, to_checksum_address("0x" + "5f" * 20))
 VOCABULARY, HIDDEN, LAYERS, SLICE_DIMS = 96, 32, 2, 16
@@ -83,10 +83,10 @@ SECRET = Hash32(b"r" * 32)
 POST_BEACON, SEAL_BEACON = Hash32(b"p" * 32), Hash32(b"q" * 32)
 
 
-def bf16(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Bits:
+def bf16(values: Floats) -> Bits:
     """float32 cut to bf16 bits."""
-    bits: Bits = (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-    return bits
+    words: Words = values.astype(np.float32).view(np.uint32)
+    return (words >> np.uint32(16)).astype(np.uint16)
 
 
 def head() -> HeadArray:
@@ -235,18 +235,11 @@ def make_world(plan: Plan | None = None) -> World:
         )
         tasks.append(given)
         committed.append(_run(party, given, [(1, 1)] * len(given.items), plan))
-    members = plan.spec.committee
-    sealing = Sealing(
-        SECRET,
-        POST_BEACON,
-        inferred.inner,
-        10**12,
-        tuple(range(members)),
-        tuple(each.address for each in worker[1:]),
-        tuple(inner_hash(each.inner) for each in committed[1:]),
-        (10**16,) * members,
-        2,
+    members = tuple(
+        Member(seat, each.address, inner_hash(trace.inner), 10**16)
+        for seat, (each, trace) in enumerate(zip(worker[1:], committed[1:], strict=True))
     )
+    sealing = Sealing(SECRET, POST_BEACON, inferred.inner, 10**12, 2, members)
     stream = position_seed(record_hash(posting, sealing), SEAL_BEACON)
     parties = []
     for party, (trace, given) in enumerate(zip(committed, tasks, strict=True)):

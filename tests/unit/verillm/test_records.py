@@ -11,7 +11,7 @@ JOB = "(address,bytes32,bytes32,uint16,uint96,uint40,uint256)"
 QUOTE = "(address,bytes32,uint96,bytes32,uint40)"
 POSTING = f"({JOB},{QUOTE},uint32,address,bytes32,bytes32,uint96,uint96,uint32,uint40,uint40)"
 INNER = "(bytes32,bytes32,uint32,uint64,uint64)"
-SEALING = f"(bytes32,bytes32,{INNER},uint96,uint32[],address[],bytes32[],uint96[],uint40)"
+SEALING = f"(bytes32,bytes32,{INNER},uint96,uint40,(uint32,address,bytes32,uint96)[])"
 CLAIMING = "(address,uint8,uint8,bytes32,bytes32)"
 
 
@@ -31,23 +31,15 @@ def test_records_are_the_hashes_of_solidity_abi_encode() -> None:
         p.posted_at, p.posted_block,
     )  # fmt: skip
     inner = (i.task_hash, i.items_root, i.items, i.prompt_tokens, i.new_tokens)
-    sealing = (
-        s.secret,
-        s.beacon,
-        inner,
-        s.fee,
-        s.seats,
-        s.owners,
-        s.inners,
-        s.locks,
-        s.sealed_block,
-    )
+    members = [(each.seat, each.owner, each.inner, each.lock) for each in s.committee]
+    sealing = (s.secret, s.beacon, inner, s.fee, s.sealed_block, members)
     claiming = Claiming(p.worker, Outcome.SLASH, Reason.WITHHELD, SEAL_BEACON, SEAL_BEACON)
     claimed = (p.worker, 3, 3, SEAL_BEACON, SEAL_BEACON)
-    assert record_hash(p) == keccak(encode([POSTING], [posting]))
-    assert record_hash(p, s) == keccak(encode([POSTING, SEALING], [posting, sealing]))
-    expected = keccak(encode([POSTING, SEALING, CLAIMING], [posting, sealing, claimed]))
-    assert record_hash(p, s, claiming) == expected
+    posted = keccak(encode([POSTING], [posting]))
+    sealed = keccak(encode(["bytes32", SEALING], [posted, sealing]))
+    assert record_hash(p) == posted
+    assert record_hash(p, s) == sealed
+    assert record_hash(p, s, claiming) == keccak(encode(["bytes32", CLAIMING], [sealed, claimed]))
 
 
 def test_a_claim_without_a_seal_has_no_record() -> None:
