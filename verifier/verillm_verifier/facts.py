@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from verillm.chain import events
+from eth_utils.address import is_address, to_checksum_address
+
+from verillm.chain import events, rpc
 from verillm.chain.contract import Chain, JobState, Status
-from verillm.chain.deployment import ZERO_ADDRESS
+from verillm.chain.deployment import ZERO_ADDRESS, Config
 from verillm.chain.events import At, BeaconKept, JobHistory
 from verillm.draw import checked_requests, draw, draw_seats, position_seed
 from verillm.errors import ChainError, DrawExhausted
@@ -39,7 +41,12 @@ class Facts:
     """Of a final job, which has dropped its record; None if the endpoint keeps no old states."""
     spec: ModelSpec
     registry: Registry
+    config: Config
     beacons: dict[int, Hash32]
+    ender: ChecksumAddress | None
+    """The operator whose transaction ended the job."""
+    client_has_code: bool
+    """Whether the client is a contract, so that only the chain could check its signature."""
 
     @property
     def posting(self) -> Posting:
@@ -109,14 +116,19 @@ def read(chain: Chain, job: JobId) -> Facts:
 
 
 def _read(chain: Chain, history: JobHistory, state: JobState) -> Facts:
+    config, posting = chain.config(), _posting(history)
+    registry = Registry.of(events.stream(chain, KINDS), config.key_grace)
     seen = Facts(
         domain=chain.deployment.domain,
         history=history,
         state=state,
         record_before_end=_record_before_end(chain, history),
-        spec=chain.model(_posting(history).quote.model_id),
-        registry=Registry.of(events.stream(chain, KINDS), chain.config().key_grace),
+        spec=chain.model(posting.quote.model_id),
+        registry=registry,
+        config=config,
         beacons={},
+        ender=_ender(chain, history, registry),
+        client_has_code=bool(_code(chain, posting.job.client)),
     )
     blocks = [seen.posting.posted_block]
     blocks += [] if seen.sealing is None else [seen.sealing.sealed_block]
@@ -124,6 +136,27 @@ def _read(chain: Chain, history: JobHistory, state: JobState) -> Facts:
     for kept in events.stream(chain, (BeaconKept,)):
         _check_kept(kept.event, seen.beacons)
     return seen
+
+
+def _ender(chain: Chain, history: JobHistory, registry: Registry) -> ChecksumAddress | None:
+    """Who sent the last transaction, as an operator."""
+    final = history.finalized
+    if final is None:
+        return None
+    return registry.operator_of(sender_of(chain, final.transaction), final.timestamp)
+
+
+def sender_of(chain: Chain, transaction: Hash32) -> ChecksumAddress:
+    """Who sent a transaction."""
+    found = chain.request("eth_getTransactionByHash", "0x" + transaction.hex())
+    sender = found.get("from") if isinstance(found, dict) else None
+    if not isinstance(sender, str) or not is_address(sender):
+        raise InconsistentChain(f"no sender of transaction 0x{transaction.hex()}")
+    return to_checksum_address(sender)
+
+
+def _code(chain: Chain, address: ChecksumAddress) -> bytes:
+    return rpc.data(chain.request("eth_getCode", address, "latest"), "code")
 
 
 def _posting(history: JobHistory) -> Posting:

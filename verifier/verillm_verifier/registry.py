@@ -72,6 +72,14 @@ class Registry:
                 keys.add(at.event.hot_key)
         return keys
 
+    def operator_of(self, key: ChecksumAddress, time: int) -> ChecksumAddress:
+        """For whom a key acts at a time; an address that is nobody's key acts for itself."""
+        operators = {at.event.operator for at in self.events if isinstance(at.event, HotKeySet)}
+        held = [
+            each for each in operators if each != key and key in self.keys_within(each, time, time)
+        ]
+        return held[0] if held else key
+
     def endpoint(self, operator: ChecksumAddress) -> str | None:
         """Where an operator's API listens by its own last word."""
         said = [

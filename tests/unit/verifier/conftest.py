@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.verifier.lab import Engines, Played, play, spec_of
 from verillm.engine.tiny import write_folder
+from verillm.head import HeadRows
 from verillm.model import ModelSpec
 
 
@@ -25,6 +26,11 @@ def engines(folder: Path) -> Iterator[Engines]:
     running = Engines(folder)
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session")
+def head(folder: Path) -> HeadRows:
+    return HeadRows(folder)
 
 
 @pytest.fixture(scope="session")

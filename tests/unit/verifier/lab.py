@@ -6,7 +6,7 @@ Everything is what the real parties make; only the chain's blocks are written by
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from eth_utils.address import to_checksum_address
 
 from verillm.chain import events
 from verillm.chain.contract import JobState, Status
+from verillm.chain.deployment import Config
 from verillm.chain.events import At, JobHistory
 from verillm.codec import bundle_hash, encode_bundle
 from verillm.draw import checked_requests, draw, draw_seats, position_seed, positions
-from verillm.engine import Engine, WeightTransform
+from verillm.engine import Engine, EngineTransform, open_engine
 from verillm.engine.describe import Terms, describe
-from verillm.engine.tiny import TinyEngine
 from verillm.evidence import Bundle, CheckedOutput, PartyEvidence
 from verillm.hashing import keccak
 from verillm.model import CheckProfile, LayerProfile, ModelSpec, model_id
@@ -45,6 +45,7 @@ from verillm_verifier.registry import Registry
 DOMAIN = Domain(31337, to_checksum_address("0x" + "c0" * 20))
 PRICE = 10**12
 KEY_GRACE = 1000
+CONFIG = Config.devnet()
 SECRET = keccak(b"the job's secret")
 POST, SEAL, CLAIM, END = 10, 20, 30, 40
 """Blocks; a block's timestamp is a hundred times its number."""
@@ -85,19 +86,23 @@ def spec_of(folder: Path, **terms: Any) -> ModelSpec:
 
 
 class Engines:
-    """Tiny engines by what they do to their weights, started once."""
+    """Tiny engines by how they cheat, started once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._running: dict[WeightTransform | None, Engine] = {}
+        self._running: dict[EngineTransform | None, Engine] = {}
 
-    def run(self, task: Task, weights: WeightTransform | None = None) -> CommittedTrace:
-        """A task's committed trace."""
-        if weights not in self._running:
-            engine = TinyEngine(self.folder, weights=weights)
+    def engine(self, cheat: EngineTransform | None = None) -> Engine:
+        """The running engine of an honest worker, or of a cheat."""
+        if cheat not in self._running:
+            engine = open_engine(self.folder, kind="tiny", transform=cheat)
             engine.start()
-            self._running[weights] = engine
-        running = self._running[weights].submit(task, lambda *_: None)
+            self._running[cheat] = engine
+        return self._running[cheat]
+
+    def run(self, task: Task, cheat: EngineTransform | None = None) -> CommittedTrace:
+        """A task's committed trace."""
+        running = self.engine(cheat).submit(task, lambda *_: None)
         return commit(running.result(timeout=60), task)
 
     def close(self) -> None:
@@ -111,15 +116,12 @@ WARM = Sampling(temperature=800_000)
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is asked and who deviates how; `weights` by party, 0 the inferencer."""
+    """What is asked and who cheats how, by party; 0 the inferencer."""
 
     prompts: tuple[tuple[int, ...], ...] = ((10, 20, 30, 40, 50, 60), (70, 80, 90))
     new_tokens: int = 8
     sampling: Sampling = WARM
-    weights: Mapping[int, WeightTransform] = dataclasses.field(default_factory=dict)
-    task: Callable[[Task], Task] = lambda task: task
-    """What the inferencer's engine is given in place of its task."""
-    output: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda output: output
+    cheats: Mapping[int, EngineTransform] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,7 +176,10 @@ class Played:
             record_before_end=record if final else None,
             spec=self.spec,
             registry=self.registry,
+            config=CONFIG,
             beacons={POST: block_hash(POST), SEAL: block_hash(SEAL)},
+            ender=SCHEDULER.address if final else None,
+            client_has_code=False,
         )
 
 
@@ -218,8 +223,8 @@ def play(engines: Engines, spec: ModelSpec, story: Story | None = None) -> Playe
     terms = (model, 10**9, lock, job.max_fee)
 
     given = inference_task(SECRET, identity, requests, WORKERS[0].address, *terms)
-    run = engines.run(story.task(given), story.weights.get(0))
-    outputs = [story.output(item.output) for item in run.trace.items]
+    run = engines.run(given, story.cheats.get(0))
+    outputs = [item.output for item in run.trace.items]
     hashes = [leaf.output_hash for leaf in run.leaves]
     outs = outputs_tree(hashes)
     posting = Posting(
@@ -244,7 +249,7 @@ def play(engines: Engines, spec: ModelSpec, story: Story | None = None) -> Playe
             new_tokens=[2 + k] * len(checked),
         )  # fmt: skip
         tasks.append(asked)
-        runs.append(engines.run(asked, story.weights.get(k)))
+        runs.append(engines.run(asked, story.cheats.get(k)))
 
     sealing = Sealing(
         SECRET,

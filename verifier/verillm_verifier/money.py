@@ -1,0 +1,91 @@
+"""The money that moved, by the chain's events, against what the outcome demands."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from verillm.chain.events import Burnt, Paid, Slashed
+from verillm.records import Posting
+from verillm.settlement import Ending, Settlement, Stakes, Terms, Way, settle
+from verillm.types import ChecksumAddress
+from verillm_verifier.errors import InconsistentChain
+from verillm_verifier.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Net amounts by account, negative for what was slashed; zeros are left out."""
+
+    accounts: Mapping[ChecksumAddress, int]
+    burnt: int
+
+
+def moved(facts: Facts) -> Moved:
+    """What the job's events say."""
+    sums: Counter[ChecksumAddress] = Counter()
+    for paid in facts.history.all(Paid):
+        sums[paid.event.account] += paid.event.amount
+    for slashed in facts.history.all(Slashed):
+        sums[slashed.event.operator] -= slashed.event.amount
+    burnt = sum(each.event.amount for each in facts.history.all(Burnt))
+    return Moved({account: net for account, net in sums.items() if net}, burnt)
+
+
+def check_money(facts: Facts) -> Moved:
+    """The money that moved; InconsistentChain if it is not what the outcome demands.
+
+    A final job's payments less its slashes are its escrow. Where no public round was held, every
+    account's share is recomputed too.
+    """
+    found = moved(facts)
+    if facts.history.finalized is None:
+        return found
+    if sum(found.accounts.values()) + found.burnt != facts.posting.job.max_fee:
+        raise InconsistentChain("payments, slashes and burns do not add up to the escrow")
+    expected = _expected(facts)
+    if expected is not None and expected != found:
+        raise InconsistentChain(f"paid {found}, where the outcome demands {expected}")
+    return found
+
+
+def _expected(facts: Facts) -> Moved | None:
+    finalized, posting, sealing = facts.history.finalized, facts.posting, facts.sealing
+    if finalized is None or facts.history.challenged is not None or facts.ender is None:
+        return None
+    fee, locks = (0, ()) if sealing is None else (sealing.fee, sealing.locks)
+    stakes = Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
+    way = Way.LOST
+    if sealing is None:
+        way = Way.UNSEALED
+    elif facts.claiming is not None:
+        way = Way.FINALIZED
+    ending = Ending(finalized.event.outcome, way)
+    return _by_account(facts, posting, settle(_terms(facts), stakes, ending))
+
+
+def _terms(facts: Facts) -> Terms:
+    config = facts.config
+    return Terms(
+        config.kappa_bps,
+        config.inferencer_bps,
+        config.committee_bps,
+        config.scheduler_bps,
+        config.caller_fee,
+        config.claim_bond,
+        config.challenge_bond,
+    )
+
+
+def _by_account(facts: Facts, posting: Posting, shares: Settlement) -> Moved:
+    sums: Counter[ChecksumAddress] = Counter()
+    sums[posting.job.client] += shares.client
+    sums[posting.worker] += shares.inferencer
+    sums[posting.quote.scheduler] += shares.scheduler
+    if facts.claiming is not None:
+        sums[facts.claiming.claimer] += shares.claimer
+    if facts.ender is not None:
+        sums[facts.ender] += shares.caller
+    owners = () if facts.sealing is None else facts.sealing.owners
+    for owner, part in zip(owners, shares.committee, strict=False):
+        sums[owner] += part
+    return Moved({account: net for account, net in sums.items() if net}, shares.burnt)
