@@ -76,11 +76,16 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a job ended; `lost` holds the parties that did not open (0 the inferencer, 1..m)."""
+    """How a job ended, by party (0 the inferencer, 1..m the committee).
+
+    lost : did not open what they had to; their locks burn. unpaid : members in no largest clique,
+    where the claim names who is paid; they keep their locks.
+    """
 
     outcome: Outcome
     way: Way
     lost: frozenset[int] = frozenset()
+    unpaid: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +161,8 @@ def settle(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
         return _unsealed(terms, stakes, ending)
     if not stakes.locks:
         raise InputError("a sealed job has a committee")
-    if not all(0 <= party <= len(stakes.locks) for party in ending.lost):
-        raise InputError("lost parties are 0..m")
+    if not all(0 <= party <= len(stakes.locks) for party in ending.lost | ending.unpaid):
+        raise InputError("parties are 0..m")
     return _add(_settle_job(terms, stakes, ending), _settle_bonds(terms, stakes, ending))
 
 
@@ -177,10 +182,13 @@ def _settle_job(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
     """Fee, escrow and locks: `Jobs._settle`."""
     each = share(stakes.fee, terms.committee_bps) // len(stakes.locks)
     committee = tuple(
-        -lock if party in ending.lost else each for party, lock in enumerate(stakes.locks, 1)
+        -lock if party in ending.lost else each * (party not in ending.unpaid)
+        for party, lock in enumerate(stakes.locks, 1)
     )
-    verifiers = each * sum(party not in ending.lost for party in range(1, len(stakes.locks) + 1))
+    verifiers = sum(pay for pay in committee if pay > 0)
     burnt = sum(lock for party, lock in enumerate(stakes.locks, 1) if party in ending.lost)
+    if ending.way is Way.LOST:
+        return Settlement(stakes.max_fee, committee=committee, scheduler=-verifiers, burnt=burnt)
     if ending.outcome == Outcome.INCONCLUSIVE:
         rest = stakes.max_fee - verifiers
         return Settlement(client=rest, committee=committee, burnt=burnt)

@@ -27,8 +27,8 @@ class Situation:
     coalition. noise : chance mu that an honest run disagrees with an honest one. detection : chance
     that a check slashes the weakest cheat that runs another model. token_detection : chance that it
     catches one that prefills with the true model, whose tokens alone are wrong. costs, max_fee : of
-    the dearest job. value : what a forged output is worth to its maker beyond the fee. watch : chance
-    that somebody honest looks at a claim. hidden : share of check-like tasks that are jobs.
+    the dearest job. value : what a forged output is worth to its maker beyond the fee. watch :
+    chance that somebody honest looks at a claim. hidden : share of check-like tasks that are jobs.
     error : xi of a re-verification. jobs_at_once : of a seat, until final. capital : yearly cost of
     locked stake. The rest are durations; `positions` is what the public round compares.
     """

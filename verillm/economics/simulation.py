@@ -16,7 +16,6 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verillm.draw import draw, draw_seats
 from verillm.economics.world import Conduct, Indices, Reals, Tally, World
@@ -72,7 +71,7 @@ def simulate(
     judged = _judge(kinds, refund_tier, slash_tier)
     judged = _judge_tokens(world, kinds, judged, rng)
     ended = _end(world, kinds, judged, rng)
-    return _tally(world, kinds, judged, ended, rng)
+    return _tally(world, kinds, ended, rng)
 
 
 def deviation(
@@ -228,7 +227,8 @@ def _end(world: World, kinds: Indices, judged: _Judged, rng: np.random.Generator
     challenged = (caught | griefed | softened) & ~aborted
     silent = (kinds == Conduct.GRIEFING) & challenged[:, None]
     silent[:, 0] = False
-    money = _settle_all(world, outcomes, way, silent)
+    unpaid = ~judged.within & world.pay_clique
+    money = _settle_all(world, outcomes, way, silent, unpaid)
     # An ally's bond is the cheat's own: of the scheduler that aborts, the false claimer, the
     # challenger of an attested slash.
     own = np.select(
@@ -243,10 +243,10 @@ def _end(world: World, kinds: Indices, judged: _Judged, rng: np.random.Generator
 
 
 def _settle_all(
-    world: World, outcomes: NDArray[np.int64], ways: Indices, silent: Mask
+    world: World, outcomes: Indices, ways: Indices, silent: Mask, unpaid: Mask
 ) -> dict[str, Reals]:
     """`settle` of each distinct ending, spread over all jobs that ended so."""
-    rows = np.concatenate([outcomes[:, None], ways[:, None], silent], axis=1)
+    rows = np.concatenate([outcomes[:, None], ways[:, None], silent, unpaid], axis=1)
     endings, where = np.unique(rows, axis=0, return_inverse=True)
     settled = [_settle_one(world, tuple(row.tolist())) for row in endings]
     names = ("inferencer", "scheduler", "claimer", "challenger", "burnt", "committee")
@@ -255,18 +255,17 @@ def _settle_all(
 
 
 def _settle_one(world: World, row: tuple[int, ...]) -> Settlement:
-    way = _WAYS[row[1]]
-    lost = frozenset(party for party, gone in enumerate(row[2:]) if gone)
-    ending = Ending(Outcome(row[0]), way, lost)
+    size = world.members + 1
+    lost = frozenset(party for party, gone in enumerate(row[2 : 2 + size]) if gone)
+    unpaid = frozenset(party for party, gone in enumerate(row[2 + size :], 1) if gone)
+    ending = Ending(Outcome(row[0]), _WAYS[row[1]], lost, unpaid)
     settled = settle(world.terms, world.stakes, ending)
     if settled.total != world.max_fee:
         raise InputError(f"money appeared or vanished in {ending}")
     return settled if settled.committee else replace(settled, committee=(0,) * world.members)
 
 
-def _tally(
-    world: World, kinds: Indices, judged: _Judged, ended: _Ended, rng: np.random.Generator
-) -> Tally:
+def _tally(world: World, kinds: Indices, ended: _Ended, rng: np.random.Generator) -> Tally:
     costs, money = world.costs, ended.money
     cheat = kinds[:, 0]
     work = np.where(np.isin(cheat, _CHEATS), costs.cheap, costs.inference)
@@ -277,24 +276,20 @@ def _tally(
         conducts=kinds,
         outcomes=ended.outcomes,
         inferencer=profit,
-        verifiers=_verifiers(world, kinds, judged, ended, rng),
+        verifiers=_verifiers(world, kinds, ended, rng),
         scheduler=money["scheduler"] - costs.scheduler,
         challenger=money["challenger"],
         burnt=money["burnt"],
     )
 
 
-def _verifiers(
-    world: World, kinds: Indices, judged: _Judged, ended: _Ended, rng: np.random.Generator
-) -> Reals:
+def _verifiers(world: World, kinds: Indices, ended: _Ended, rng: np.random.Generator) -> Reals:
     """Profit per check-like task: a check, or with chance `hidden` a job of the same cost."""
     members = kinds[:, 1:]
     garbage = np.isin(members, (Conduct.LAZY, Conduct.GRIEFING))
     terms, stakes = world.terms, world.stakes
     usual = settle(terms, stakes, Ending(Outcome.ACCEPT, Way.FINALIZED))
     pay = ended.money["committee"]
-    if world.pay_clique:
-        pay = pay - usual.committee[0] * ((pay > 0) & ~judged.within)
     opened = ended.challenged[:, None] & (members != Conduct.GRIEFING)
     work = world.costs.prefill * ~garbage
     checks = pay - work - world.costs.opening * opened

@@ -59,7 +59,8 @@ def any_end(draw: st.DrawFn) -> tuple[Terms, Stakes, Ending]:
         return terms, Stakes(max_fee, 0, lock, bond, ()), Ending(Outcome.REFUND, way, lost)
     locks = tuple(draw(st.lists(st.integers(0, lock), min_size=1, max_size=7)))
     lost = draw(st.frozensets(st.integers(0, len(locks))))
-    ending = Ending(draw(st.sampled_from(VERDICTS)), draw(st.sampled_from(SEALED)), lost)
+    unpaid = draw(st.frozensets(st.integers(1, len(locks))))
+    ending = Ending(draw(st.sampled_from(VERDICTS)), draw(st.sampled_from(SEALED)), lost, unpaid)
     return terms, Stakes(max_fee, fee, lock, bond, locks), ending
 
 
@@ -136,6 +137,22 @@ def test_a_wrong_challenge_pays_those_that_opened_and_the_rest_to_the_client() -
     assert result.challenger == -901
     assert (result.inferencer, result.committee) == (700 + 225, (66 + 225,) * 3)
     assert result.client == 2 + 1
+
+
+def test_an_unpaid_members_share_goes_back_to_who_would_have_paid_it() -> None:
+    def ended(outcome: Outcome) -> Settlement:
+        return settle(TERMS, stakes(), Ending(outcome, Way.FINALIZED, unpaid=frozenset({3})))
+
+    assert ended(Outcome.ACCEPT).committee == (66, 66, 0)
+    assert ended(Outcome.ACCEPT).client == 2 + 66
+    assert ended(Outcome.INCONCLUSIVE).client == 1_003 - 2 * 66
+    assert ended(Outcome.REFUND).inferencer == -2 * 66
+    assert ended(Outcome.SLASH).burnt == end(Outcome.SLASH).burnt + 66
+
+
+def test_a_lost_beacon_refunds_and_the_scheduler_pays_the_committee() -> None:
+    lost = end(Outcome.INCONCLUSIVE, Way.LOST)
+    assert lost == Settlement(client=1_003, committee=(66,) * 3, scheduler=-198)
 
 
 def test_unsealed_refunds_and_pays_the_worker_from_the_bond() -> None:
