@@ -110,8 +110,8 @@ def stand(
 ) -> Standing:
     """How the chain's outcome stands to a recomputed verdict of a sealed job.
 
-    `claimed`: the verdict is of the very bundle that the claim named. If that bundle proves nothing,
-    an unchallenged claim had no ground; withheld is the exception, which no bundle can prove.
+    `claimed`: the verdict is of the very bundle that the claim named. If that bundle proves
+    nothing, an unchallenged claim had no ground, save for withheld, which no bundle can prove.
     """
     if settled is None:
         return Standing.OPEN

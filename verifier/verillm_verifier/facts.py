@@ -300,8 +300,7 @@ def _empty_claim(facts: Facts) -> Claiming:
 
 
 def _sealed(facts: Facts, sealing: Sealing) -> Iterable[Check]:
-    posting, committee = facts.posting, facts.spec.committee
-    lists = (sealing.seats, sealing.owners, sealing.inners, sealing.locks)
+    posting = facts.posting
     tokens = sealing.inner.prompt_tokens + sealing.inner.new_tokens
     fee = min(posting.job.max_fee, posting.quote.unit_price * tokens)
     commits = draw_commit(sealing.secret)
@@ -315,7 +314,7 @@ def _sealed(facts: Facts, sealing: Sealing) -> Iterable[Check]:
             "what was posted is what was sealed",
             lambda: inferencer_commitment(facts) == posting.commitment,
         ),
-        ("the committee has its size", lambda: all(len(each) == committee for each in lists)),
+        ("the committee has its size", lambda: len(sealing.committee) == facts.spec.committee),
         (
             "no lock exceeds the posted one",
             lambda: all(lock <= posting.lock for lock in sealing.locks),

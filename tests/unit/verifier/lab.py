@@ -26,7 +26,7 @@ from verillm.engine.describe import Terms, describe
 from verillm.evidence import Bundle, CheckedOutput, PartyEvidence
 from verillm.hashing import keccak
 from verillm.model import CheckProfile, LayerProfile, ModelSpec, model_id
-from verillm.records import Claiming, Posting, Sealing, record_hash
+from verillm.records import Claiming, Member, Posting, Sealing, record_hash
 from verillm.request import Job, Quote, Request, Sampling, requests_tree
 from verillm.signing import Domain, job_id, sign, struct_hash
 from verillm.task import (
@@ -251,17 +251,13 @@ def play(engines: Engines, spec: ModelSpec, story: Story | None = None) -> Playe
         tasks.append(asked)
         runs.append(engines.run(asked, story.cheats.get(k)))
 
-    sealing = Sealing(
-        SECRET,
-        block_hash(POST),
-        run.inner,
-        min(job.max_fee, PRICE * (run.inner.prompt_tokens + run.inner.new_tokens)),
-        tuple(slot for slot, _ in drawn),
-        tuple(_address(owner) for _, owner in drawn),
-        tuple(inner_hash(each.inner) for each in runs[1:]),
-        (lock,) * len(drawn),
-        SEAL,
+    tokens = run.inner.prompt_tokens + run.inner.new_tokens
+    committee = tuple(
+        Member(slot, _address(owner), inner_hash(each.inner), lock)
+        for (slot, owner), each in zip(drawn, runs[1:], strict=True)
     )
+    fee = min(job.max_fee, PRICE * tokens)
+    sealing = Sealing(SECRET, block_hash(POST), run.inner, fee, SEAL, committee)
     stream = position_seed(record_hash(posting, sealing), block_hash(SEAL))
     shown = [
         CheckedOutput(n, requests[n], tree.proof(n), tuple(outputs[n]), outs.proof(n))
