@@ -161,7 +161,7 @@ def escape(situation: Situation, committee: int) -> float:
 def needed_lock(situation: Situation, committee: int) -> float:
     """The exposure that makes neither a saving nor a forgery pay; infinite if nothing does."""
     escaped = escape(situation, committee)
-    if situation.detection <= 0 or escaped >= 1:
+    if situation.detection <= 0 or escaped > 1 - 1e-9:
         return inf
     saving = lemmas.least_kappa(1.0, situation.detection * (1 - escaped)) * situation.max_fee
     forging = lemmas.least_lock(situation.value, escaped, pay=0.0)
