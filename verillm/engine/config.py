@@ -40,9 +40,9 @@ def read_config(folder: Path) -> ModelConfig:
         text = whole.get("text_config", whole)
         config = ModelConfig(
             vocabulary=int(text["vocab_size"]),
-            hidden=int(text["hidden_size"]),
-            depth=int(text["num_hidden_layers"]),
-            context=int(text["max_position_embeddings"]),
+            hidden=_first(text, "hidden_size", "n_embd"),
+            depth=_first(text, "num_hidden_layers", "n_layer"),
+            context=_first(text, "max_position_embeddings", "n_positions"),
             end_tokens=_end_tokens(folder, text),
             is_head_tied=bool(whole.get("tie_word_embeddings", text.get("tie_word_embeddings"))),
             has_plain_head=not _head_changes(text),
@@ -52,6 +52,14 @@ def read_config(folder: Path) -> ModelConfig:
     if config.hidden % 16:
         raise EngineUnavailable(f"hidden size {config.hidden} is not a multiple of 16")
     return config
+
+
+def _first(config: dict[str, Any], *names: str) -> int:
+    """Return the first of the names that the configuration has; older models have their own."""
+    for name in names:
+        if name in config:
+            return int(config[name])
+    raise KeyError(names[0])
 
 
 def _head_changes(config: dict[str, Any]) -> bool:

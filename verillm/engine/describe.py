@@ -40,7 +40,7 @@ HEAD_LEAF = b"\x00\x11"
 BFLOAT16 = 1
 HEAD_SCALE_ONE = 1_000_000
 NO_PARENT = ModelId(Hash32(bytes(32)))
-HEAD_NAMES = ("lm_head.weight", "model.embed_tokens.weight", "embed_tokens.weight")
+HEAD_NAMES = ("lm_head.weight", "model.embed_tokens.weight", "transformer.wte.weight")
 
 
 @dataclass(frozen=True, slots=True)

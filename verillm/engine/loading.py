@@ -54,7 +54,11 @@ class Loaded:
 
 
 def load(
-    folder: Path, dtype: Dtype, device: str, attention: str, transform: WeightTransform | None
+    folder: Path,
+    dtype: Dtype,
+    device: str,
+    attention: str | None,
+    transform: WeightTransform | None,
 ) -> Loaded:
     """Load a folder; raises `EngineUnavailable` for whatever keeps the model from serving."""
     config = read_config(folder)
@@ -77,8 +81,9 @@ def load(
     return loaded
 
 
-def _load_model(folder: Path, dtype: Dtype, attention: str) -> Any:
+def _load_model(folder: Path, dtype: Dtype, attention: str | None) -> Any:
     try:
+        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
         from transformers.utils import logging as transformers_logging
     except ImportError as error:
@@ -93,7 +98,7 @@ def _load_model(folder: Path, dtype: Dtype, attention: str) -> Any:
                 attn_implementation=attention,
                 local_files_only=True,
             ).eval()
-    except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
+    except (OSError, ValueError, RuntimeError, ImportError, KeyError, SafetensorError) as error:
         raise EngineUnavailable(f"{folder} cannot be loaded: {error}") from error
 
 

@@ -89,7 +89,7 @@ class TorchEngine:
     """`Engine` over a Hugging Face folder.
 
     `max_batch` rows run at once, with at most `max_tokens` of prompt and output among them;
-    `attention` names the attention kernel as transformers does (`sdpa`, `eager`).
+    `attention` names the kernel as transformers does (`sdpa`, `eager`), None leaves it the choice.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class TorchEngine:
         dtype: Dtype = "bfloat16",
         weights: WeightTransform | None = None,
         device: str = "cpu",
-        attention: str = "sdpa",
+        attention: str | None = None,
         max_batch: int = 16,
         max_tokens: int = 65_536,
         chunk: int = 512,
