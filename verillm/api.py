@@ -31,6 +31,7 @@ field.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn, Self, TypeVar
@@ -48,6 +49,7 @@ from verillm.types import Hash32, JobId, ModelId, TaskId
 
 VERSION: Final = "v1"
 MAX_BODY_BYTES: Final = 64 << 20
+MAX_DEPTH: Final = 32
 MAX_REQUESTS: Final = 4096
 MAX_TOKENS: Final = 1 << 20
 SIGNATURE_BYTES: Final = 65
@@ -118,13 +120,30 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
+_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+
+
+def _check_depth(text: str, field: str) -> None:
+    """Before parsing: under a raised recursion limit, deep nesting would overflow the C stack."""
+    depth = 0
+    for found in _STRING_OR_BRACKET.finditer(text):
+        if (first := found[0][0]) in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise MalformedError(field, f"nested deeper than {MAX_DEPTH}")
+        elif first != '"':
+            depth -= 1
+
+
 def loads(raw: bytes | str, field: str = "body") -> object:
-    """JSON of bounded size without NaN, infinities or doubled keys; raises MalformedError."""
+    """JSON of bounded size and depth without NaN or doubled keys; raises MalformedError."""
     if len(raw) > MAX_BODY_BYTES:
         raise MalformedError(field, f"longer than {MAX_BODY_BYTES} bytes")
     try:
-        return json.loads(raw, parse_constant=_no_constant, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
+        text = raw if isinstance(raw, str) else raw.decode()
+        _check_depth(text, field)
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    except ValueError as error:
         raise MalformedError(field, "not JSON") from error
 
 

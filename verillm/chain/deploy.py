@@ -20,16 +20,21 @@ def deploy(
     rpc_: str | BaseProvider,
     account: LocalAccount,
     config: Config,
+    *,
+    token_supply: int = 10**27,
 ) -> Deployment:
     """Deploy adjudicator and VeriLLM, and a DevToken if `config` names no token; wait for all.
 
-    Raises TransactionFailed(ConfigUnsafe) if the contract refuses the configuration.
+    `token_supply` of a new DevToken goes to the deployer. Raises TransactionFailed(ConfigUnsafe)
+    if the contract refuses the configuration.
     """
     chain = _Bare(rpc_, account)
     try:
         token, adjudicator = config.token, config.adjudicator
         if token == ZERO_ADDRESS:
             token = chain.create("DevToken")
+            mint = artifacts.functions("DevToken")["mint"].encode(account.address, token_supply)
+            chain.send(Call("mint", token, mint))
         if adjudicator == ZERO_ADDRESS:
             adjudicator = chain.create("Adjudicator")
         config = replace(config, token=token, adjudicator=adjudicator)
