@@ -55,16 +55,16 @@ class HeadArray:
     """Head rows in memory: float32 [vocabulary, hidden]."""
 
     def __init__(self, rows: Floats) -> None:
-        self._rows = rows
+        self.rows = rows
 
     @property
     def vocabulary(self) -> int:
         """Rows."""
-        return int(self._rows.shape[0])
+        return int(self.rows.shape[0])
 
     def logits(self, finals: Floats) -> Floats:
         """float32 [n, hidden] → float32 [n, vocabulary]."""
-        product: Floats = finals @ self._rows.T
+        product: Floats = finals @ self.rows.T
         return product
 
 

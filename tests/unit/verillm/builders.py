@@ -37,7 +37,7 @@ from verillm.task import (
     verification_task,
 )
 from verillm.trace import CommittedTrace, Trace, TraceItem, commit, open_positions
-from verillm.types import Bits, Floats, Hash32, JobId, ModelId, Words
+from verillm.types import Bits, Floats, Hash32, JobId, ModelId
 
 DOMAIN = Domain(31337, to_checksum_address("0x" + "5f" * 20))
 VOCABULARY, HIDDEN, LAYERS, SLICE_DIMS = 96, 32, 2, 16
@@ -85,8 +85,7 @@ POST_BEACON, SEAL_BEACON = Hash32(b"p" * 32), Hash32(b"q" * 32)
 
 def bf16(values: Floats) -> Bits:
     """float32 cut to bf16 bits."""
-    words: Words = values.astype(np.float32).view(np.uint32)
-    return (words >> np.uint32(16)).astype(np.uint16)
+    return (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
 def head() -> HeadArray:
@@ -104,7 +103,8 @@ def true_states(seed: bytes, count: int) -> tuple[Bits, Bits]:
 def noisy(bits: Bits, key: int) -> Bits:
     """Another machine's rounding: the last bit of a value in three."""
     rng = np.random.default_rng(key)
-    return bits ^ (rng.integers(0, 3, bits.shape) == 0).astype(np.uint16)
+    changed: Bits = bits ^ (rng.integers(0, 3, bits.shape) == 0).astype(np.uint16)
+    return changed
 
 
 @dataclass

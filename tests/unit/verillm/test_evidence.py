@@ -1,0 +1,373 @@
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.verillm.builders import (
+    DOMAIN,
+    END,
+    SEAL_BEACON,
+    SPEC,
+    Plan,
+    World,
+    bf16,
+    head,
+    make_world,
+    reseed,
+    true_states,
+)
+from verillm.errors import EvidenceError
+from verillm.evidence import PartyEvidence, check_bundle
+from verillm.model import ModelSpec
+from verillm.request import Sampling
+from verillm.statistics import to_floats
+from verillm.task import Task
+from verillm.trace import Opening, TraceItem, open_positions
+from verillm.types import Hash32, Outcome, Reason
+from verillm.verdict import Verdict, judge, judge_bundle
+
+COARSE, ONE = np.uint16(0xFFF0), np.uint16(1)
+
+
+def judged(world: World, with_head: bool = True, spec: ModelSpec | None = None) -> Verdict:
+    return judge_bundle(
+        world.bundle,
+        world.posting,
+        world.sealing,
+        spec or world.spec,
+        DOMAIN,
+        SEAL_BEACON,
+        head() if with_head else None,
+    )
+
+
+def kind(verdict: Verdict) -> tuple[Outcome, Reason]:
+    return verdict.outcome, verdict.reason
+
+
+@pytest.fixture(scope="module")
+def honest() -> World:
+    return make_world()
+
+
+# ── Honest jobs ─────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize(
+    "sampling", [Sampling(), Sampling(0), Sampling.of(0.8, 20, 0.9, 0.02)], ids=str
+)
+def test_an_honest_job_is_accepted_with_everything_that_it_rests_on(sampling: Sampling) -> None:
+    verdict = judged(make_world(Plan(sampling=sampling)))
+    assert kind(verdict) == (Outcome.ACCEPT, Reason.NONE)
+    assert verdict.suspects == ()
+    assert verdict.details.tokens is not None and verdict.details.cliques == ((1, 2, 3),)
+
+
+def test_an_honest_job_of_one_request_is_accepted() -> None:
+    assert judged(make_world(Plan(requests=1))).accepted
+
+
+def test_evidence_lists_checked_requests_and_positions_in_the_drawn_order(honest: World) -> None:
+    evidence = check_bundle(
+        honest.bundle, honest.posting, honest.sealing, SPEC, DOMAIN, SEAL_BEACON
+    )
+    assert [each.index for each in evidence.checked] == [c.index for c in honest.bundle.checked]
+    for checked in evidence.checked:
+        last = checked.prompt_tokens + checked.new_tokens - 2
+        assert last in checked.positions and 0 not in checked.positions
+        assert checked.generated.stop == last + 1
+    assert len(evidence.parties) == 4
+
+
+def test_what_states_accept_without_a_head_is_inconclusive_never_accept(honest: World) -> None:
+    assert kind(judged(honest, with_head=False)) == (Outcome.INCONCLUSIVE, Reason.HEAD_MISSING)
+
+
+def test_a_model_without_token_proof_is_never_accepted_on_states_alone() -> None:
+    world = make_world(Plan(spec=replace(SPEC, token_proof=False)))
+    assert kind(judged(world)) == (Outcome.INCONCLUSIVE, Reason.HEAD_MISSING)
+
+
+def test_a_job_of_one_token_in_and_out_has_too_few_positions_and_nobody_is_silent() -> None:
+    world = make_world(Plan(requests=1, prompt=1, most=1))
+    assert world.bundle.parties[0].openings[0].entries == ()
+    empty = replace(world.bundle.parties[0], openings={})
+    world = reseed(world, parties=(empty, *world.bundle.parties[1:]))
+    assert kind(judged(world)) == (Outcome.INCONCLUSIVE, Reason.TOO_FEW_POSITIONS)
+
+
+# ── Cheats that the evidence shows ──────────────────────────────────────────────────────────────
+def only(party: int, change: Callable[[TraceItem], TraceItem]) -> Plan:
+    return Plan(run=lambda number, item: change(item) if number == party else item)
+
+
+def other_states(item: TraceItem) -> TraceItem:
+    slices, finals = true_states(b"another!", len(item.finals))
+    return replace(item, slices=slices, finals=finals)
+
+
+def test_power_states_of_another_model_are_slashed() -> None:
+    assert kind(judged(make_world(only(0, other_states)))) == (
+        Outcome.SLASH,
+        Reason.STATES_DIFFER,
+    )
+
+
+def test_power_coarse_states_are_rejected() -> None:
+    def coarse(item: TraceItem) -> TraceItem:
+        return replace(item, slices=item.slices & COARSE, finals=item.finals & COARSE)
+
+    assert kind(judged(make_world(only(0, coarse))))[1] is Reason.STATES_DIFFER
+
+
+def test_a_lying_verifier_is_the_suspect_and_moves_nothing() -> None:
+    verdict = judged(make_world(only(2, other_states)))
+    assert kind(verdict) == (Outcome.ACCEPT, Reason.NONE)
+    assert verdict.suspects == (2,)
+
+
+def test_an_inferencer_whose_states_are_not_finite_is_slashed_for_that() -> None:
+    def spoilt(item: TraceItem) -> TraceItem:
+        return replace(item, finals=np.full_like(item.finals, 0x7FC0))
+
+    assert kind(judged(make_world(only(0, spoilt)))) == (Outcome.SLASH, Reason.NON_FINITE)
+
+
+def forged(output: tuple[int, ...]) -> tuple[int, ...]:
+    return (*output[:2], (output[2] + 7) % 95 + 1, *output[3:])
+
+
+def test_power_forged_tokens_over_true_states_are_slashed_by_the_verifiers_states() -> None:
+    verdict = judged(make_world(Plan(finish=forged)))
+    assert verdict.details.accepting == ((1, 2, 3),)
+    assert kind(verdict) == (Outcome.SLASH, Reason.MARGIN_MAX)
+
+
+def nudged(item: TraceItem) -> TraceItem:
+    """Move the third output's own state along (its token's row less the best row) until it wins."""
+    rows = head().rows
+    finals, at = item.finals.copy(), item.prompt_tokens + 1
+    state = to_floats(finals[at]).copy()
+    while (best := int(np.argmax(rows @ to_floats(bf16(state))))) != item.tokens[at + 1]:
+        state += 0.1 * (rows[item.tokens[at + 1]] - rows[best])
+    finals[at] = bf16(state)
+    return replace(item, finals=finals)
+
+
+def test_power_forged_tokens_under_nudged_states_are_seen_in_the_verifiers_states() -> None:
+    # At temperature 0 the inferencer's own states now choose the forged token, and its states
+    # still agree with everyone's: only the verifiers' margins tell.
+    plan = replace(only(0, nudged), finish=forged, sampling=Sampling(0))
+    verdict = judged(make_world(plan))
+    assert verdict.details.accepting == ((1, 2, 3),)
+    assert kind(verdict) == (Outcome.SLASH, Reason.MARGIN_MAX)
+
+
+def test_an_output_cut_short_is_a_refund_for_its_length() -> None:
+    # `most` is 10 and no end token ends it.
+    plan = Plan(finish=lambda output: tuple(token or 1 for token in output[:3]))
+    assert kind(judged(make_world(plan))) == (Outcome.REFUND, Reason.LENGTH)
+
+
+def test_an_output_padded_past_its_end_token_is_a_refund_for_that() -> None:
+    plan = Plan(finish=lambda output: (*output[:2], END, 5))
+    assert kind(judged(make_world(plan))) == (Outcome.REFUND, Reason.AFTER_END)
+
+
+def test_an_output_that_ends_with_an_end_token_may_be_short() -> None:
+    plan = Plan(finish=lambda output: (*output[:2], END))
+    assert judged(make_world(plan)).reason not in (Reason.LENGTH, Reason.AFTER_END)
+
+
+def test_a_task_that_is_not_the_clients_request_is_a_refund_for_that() -> None:
+    def altered(party: int, task: Task) -> Task:
+        if party:
+            return task
+        items = tuple(replace(item, sampling=Sampling(0)) for item in task.items)
+        return replace(task, items=items)
+
+    world = make_world(Plan(task=altered))
+    assert kind(judged(world)) == (Outcome.REFUND, Reason.TASK_MISMATCH_INFERENCER)
+
+
+@pytest.mark.parametrize("field", ["seed", "tokens"])
+def test_a_verifier_that_got_another_task_drops_out_and_no_one_is_slashed(field: str) -> None:
+    def altered(party: int, task: Task) -> Task:
+        if party != 1:
+            return task
+        change: dict[str, Any] = {"seed": Hash32(b"x" * 32), "tokens": (5,) * 12}
+        items = tuple(replace(item, **{field: change[field]}) for item in task.items)
+        return replace(task, items=items)
+
+    verdict = judged(make_world(Plan(task=altered)))
+    assert kind(verdict) == (Outcome.ACCEPT, Reason.NONE)
+    assert verdict.suspects == (1,)
+
+
+def test_two_mismatched_verifiers_of_three_are_a_task_mismatch() -> None:
+    def altered(party: int, task: Task) -> Task:
+        if party in (0, 3):
+            return task
+        items = tuple(replace(item, tokens=item.tokens[:-1]) for item in task.items)
+        return replace(task, items=items)
+
+    world = make_world(Plan(task=altered))
+    assert kind(judged(world)) == (Outcome.INCONCLUSIVE, Reason.TASK_MISMATCH)
+
+
+def test_an_inferencer_that_opens_nothing_is_withheld() -> None:
+    world = make_world(Plan(silent=frozenset({0})))
+    assert kind(judged(world)) == (Outcome.SLASH, Reason.WITHHELD)
+    absent = reseed(world, parties=world.bundle.parties[1:])
+    assert kind(judged(absent)) == (Outcome.SLASH, Reason.WITHHELD)
+
+
+def test_one_silent_verifier_changes_nothing_and_two_leave_no_clique() -> None:
+    assert kind(judged(make_world(Plan(silent=frozenset({3}))))) == (Outcome.ACCEPT, Reason.NONE)
+    assert kind(judged(make_world(Plan(silent=frozenset({1, 3}))))) == (
+        Outcome.INCONCLUSIVE,
+        Reason.NO_CLIQUE,
+    )
+
+
+# ── Bundles that do not hold together ───────────────────────────────────────────────────────────
+def opened(world: World, party: int, change: Callable[[Opening], Opening]) -> World:
+    parties = list(world.bundle.parties)
+    openings = dict(parties[party].openings)
+    openings[0] = change(openings[0])
+    parties[party] = replace(parties[party], openings=openings)
+    return reseed(world, parties=tuple(parties))
+
+
+def without(position: int) -> Callable[[Opening], Opening]:
+    def change(opening: Opening) -> Opening:
+        return replace(opening, entries=tuple(e for e in opening.entries if e.position != position))
+
+    return change
+
+
+def last_position(world: World) -> int:
+    checked = world.bundle.checked[0]
+    return len(checked.request.tokens) + len(checked.output) - 2
+
+
+def test_a_party_that_leaves_one_compared_position_closed_is_silent(honest: World) -> None:
+    last = last_position(honest)
+    assert kind(judged(opened(honest, 0, without(last)))) == (Outcome.SLASH, Reason.WITHHELD)
+    verdict = judged(opened(honest, 2, without(last)))
+    assert kind(verdict) == (Outcome.ACCEPT, Reason.NONE)
+    assert verdict.suspects == (2,)
+
+
+def test_verifiers_without_output_states_leave_the_tokens_unjudged(honest: World) -> None:
+    world = honest
+    for party in (1, 2):
+        committed, opening = world.committed[party], world.bundle.parties[party].openings[0]
+        full = [entry.position for entry in opening.entries if entry.slices is not None]
+        world = opened(world, party, lambda _, c=committed, f=full: open_positions(c, 0, f))  # type: ignore[misc]
+    assert kind(judged(world)) == (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)
+
+
+def bundle(**changes: Any) -> Callable[[World], World]:
+    return lambda world: reseed(world, **changes)
+
+
+def first_checked(**changes: Any) -> Callable[[World], World]:
+    return lambda world: reseed(
+        world,
+        checked=(replace(world.bundle.checked[0], **changes), *world.bundle.checked[1:]),
+    )
+
+
+def with_party(number: int, **changes: Any) -> Callable[[World], World]:
+    def change(world: World) -> World:
+        parties: list[PartyEvidence] = list(world.bundle.parties)
+        parties[number] = replace(parties[number], **changes)
+        return reseed(world, parties=tuple(parties))
+
+    return change
+
+
+def sealing(**changes: Any) -> Callable[[World], World]:
+    return lambda world: replace(world, sealing=replace(world.sealing, **changes))
+
+
+FALSE_BUNDLES: dict[str, Callable[[World], World]] = {
+    "another_job": lambda w: reseed(w, job=replace(w.bundle.job, nonce=2)),
+    "another_quote": lambda w: reseed(w, quote=replace(w.bundle.quote, expiry=1)),
+    "no_requests": bundle(checked=()),
+    "requests_swapped": lambda w: reseed(w, checked=w.bundle.checked[::-1]),
+    "request_path": first_checked(path=()),
+    "output_path": first_checked(output_path=()),
+    "no_output": first_checked(output=()),
+    "other_output": first_checked(output=(1, 2, 3)),
+    "output_outside_vocabulary": first_checked(output=(96,)),
+    "party_twice": lambda w: reseed(w, parties=w.bundle.parties + w.bundle.parties[:1]),
+    "party_not_drawn": with_party(1, party=9),
+    "openings_swapped": lambda w: with_party(1, openings=w.bundle.parties[2].openings)(w),
+    "tasks_swapped": lambda w: with_party(1, task=w.bundle.parties[2].task)(w),
+    "opening_of_no_request": lambda w: with_party(1, openings={5: w.bundle.parties[1].openings[0]})(
+        w
+    ),
+    "opening_elsewhere": lambda w: with_party(1, openings={0: w.bundle.parties[1].openings[1]})(w),
+    "forged_state": lambda w: opened(
+        w,
+        0,
+        lambda o: replace(
+            o, entries=(replace(o.entries[0], final=o.entries[0].final ^ ONE), *o.entries[1:])
+        ),
+    ),
+    "another_secret": sealing(secret=Hash32(b"x" * 32)),
+    "another_beacon": sealing(beacon=Hash32(b"x" * 32)),
+    "committee_short": lambda w: sealing(committee=w.sealing.committee[:-1])(w),
+}
+
+
+@pytest.mark.parametrize("forge", FALSE_BUNDLES.values(), ids=FALSE_BUNDLES)
+def test_a_false_bundle_is_missing_evidence_and_convicts_nobody(
+    honest: World, forge: Callable[[World], World]
+) -> None:
+    assert kind(judged(forge(honest))) == (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)
+
+
+def test_the_spec_of_another_model_is_missing_evidence(honest: World) -> None:
+    verdict = judged(honest, spec=replace(SPEC, positions=9))
+    assert kind(verdict) == (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)
+
+
+def test_a_model_whose_profile_lacks_a_layer_is_inconclusive() -> None:
+    profile = replace(SPEC.profile, layers=SPEC.profile.layers[:-1])
+    world = make_world(Plan(spec=replace(SPEC, profile=profile)))
+    assert kind(judged(world)) == (Outcome.INCONCLUSIVE, Reason.PROFILE_MISSING)
+
+
+def test_another_seal_beacon_asks_for_other_positions(honest: World) -> None:
+    verdict = judge_bundle(
+        honest.bundle, honest.posting, honest.sealing, SPEC, DOMAIN, Hash32(b"z" * 32), head()
+    )
+    assert not verdict.accepted
+
+
+def test_an_item_leaf_that_contradicts_the_posted_output_is_a_refund() -> None:
+    # The inferencer committed to other tokens than its scheduler posted and showed.
+    honest = make_world(Plan(requests=1))
+    lying = make_world(Plan(requests=1, finish=lambda output: output[::-1]))
+    inferencer = lying.bundle.parties[0]
+    world = replace(
+        honest,
+        sealing=replace(honest.sealing, inner=lying.sealing.inner),
+        posting=replace(honest.posting, commitment=lying.posting.commitment),
+    )
+    world = reseed(world, parties=(inferencer, *honest.bundle.parties[1:]))
+    assert kind(judged(world)) == (Outcome.REFUND, Reason.OUTPUT_MISMATCH)
+
+
+def test_errors_name_the_party_and_judge_never_sees_them(honest: World) -> None:
+    world = FALSE_BUNDLES["openings_swapped"](honest)
+    with pytest.raises(EvidenceError) as raised:
+        check_bundle(world.bundle, world.posting, world.sealing, SPEC, DOMAIN, SEAL_BEACON)
+    assert raised.value.party == 1
+    evidence = check_bundle(
+        honest.bundle, honest.posting, honest.sealing, SPEC, DOMAIN, SEAL_BEACON
+    )
+    assert judge(evidence, head()).accepted

@@ -1,0 +1,214 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from tests.unit.verillm.builders import PROFILE, VOCABULARY, head, noisy, true_states
+from verillm.errors import EvidenceError
+from verillm.head import HeadArray
+from verillm.request import Sampling
+from verillm.sampling import gumbel, select, words
+from verillm.statistics import to_floats
+from verillm.tokens import (
+    Borders,
+    Generated,
+    TokenStatistics,
+    averaged,
+    judge_tokens,
+    margins,
+    token_statistics,
+)
+from verillm.types import Floats, Hash32, Outcome, Reason
+
+SEED = Hash32(bytes(range(32)))
+BORDERS = Borders(0.01, 0.5)
+
+
+def by_definition(
+    logits: list[float], token: int, sampling: Sampling, position: int
+) -> tuple[float, float, bool]:
+    """Section 7 of the protocol, entry by entry, with margins in logits."""
+    temperature = sampling.temperature / 1e6
+    noise = gumbel(words(SEED, position, np.arange(len(logits))))
+    score = [
+        float(np.float32(x) + np.float32(temperature) * g)
+        for x, g in zip(logits, noise, strict=True)
+    ]
+    clearly = [v for v in range(len(logits)) if logits[v] >= logits[token] + BORDERS.tau]
+    order = sorted(range(len(logits)), key=lambda v: (-logits[v], v))
+    surely, outside = list(range(len(logits))), False
+    if temperature > 0:
+        grown = [math.exp((x - max(logits)) / temperature) for x in logits]
+        mass = [x / math.fsum(grown) for x in grown]
+        above = {v: math.fsum(mass[w] for w in order[:r]) for r, v in enumerate(order)}
+        top_p, min_p = sampling.top_p / 1e6, sampling.min_p / 1e6
+        if top_p < 1:
+            surely = [v for v in surely if above[v] < top_p - BORDERS.epsilon]
+            outside |= above[token] > top_p + BORDERS.epsilon
+        if sampling.top_k:
+            surely = [
+                v
+                for v in surely
+                if sum(x >= logits[v] - BORDERS.tau for x in logits) - 1 < sampling.top_k
+            ]
+            outside |= len(clearly) >= sampling.top_k
+        if min_p:
+            surely = [v for v in surely if mass[v] >= min_p * max(mass) * (1 + BORDERS.epsilon)]
+            outside |= mass[token] < min_p * max(mass) * (1 - BORDERS.epsilon)
+    refund = max((score[v] - score[token] for v in {*surely, *clearly}), default=0.0)
+    slash = max((score[v] - score[token] for v in clearly), default=0.0)
+    return max(refund, 0.0), max(slash, 0.0), outside
+
+
+LOGITS = st.lists(st.integers(-24, 24).map(lambda n: n / 4 + 0.01 * n), min_size=2, max_size=16)
+SAMPLINGS = st.builds(
+    Sampling,
+    st.sampled_from([0, 300_000, 1_000_000, 2_000_000]),
+    st.sampled_from([0, 1, 2, 5, 100]),
+    st.sampled_from([1, 123_457, 900_001, 1_000_000]),
+    st.sampled_from([0, 12_347, 499_979]),
+)
+
+
+@given(LOGITS, SAMPLINGS, st.integers(0, 1000), st.data())
+@settings(max_examples=300)
+def test_margins_are_those_of_the_definition(
+    logits: list[float], sampling: Sampling, position: int, data: st.DataObject
+) -> None:
+    exact = [float(np.float32(x)) for x in logits]
+    token = data.draw(st.integers(0, len(logits) - 1))
+    found = margins(np.array(exact, np.float32), token, sampling, SEED, position, BORDERS)
+    refund, slash, outside = by_definition(exact, token, sampling, position)
+    assert found[2] == outside
+    assert found[0] == pytest.approx(refund * 1e6, abs=3)
+    assert found[1] == pytest.approx(slash * 1e6, abs=3)
+
+
+@given(LOGITS, SAMPLINGS, st.integers(0, 1000))
+@settings(max_examples=200)
+def test_the_token_that_the_sampler_selects_has_no_margin_and_is_inside(
+    logits: list[float], sampling: Sampling, position: int
+) -> None:
+    array = np.array(logits, np.float32)
+    token = select(array, sampling, SEED, position)
+    assert margins(array, token, sampling, SEED, position, BORDERS) == (0, 0, False)
+
+
+def test_entries_near_the_border_of_the_nucleus_are_neither_rivals_nor_outside() -> None:
+    logits = np.log(np.array([0.6, 0.295, 0.105], np.float32))
+    sampling = Sampling(top_p=900_000)
+    # The mass above the third is .895: kept by .005, within ε; as a rival it does not count.
+    for position in range(40):
+        _, _, outside = margins(logits, 2, sampling, SEED, position, BORDERS)
+        assert not outside
+        third = margins(logits, 0, sampling, SEED, position, Borders(0.0, 0.5))[0]
+        without = margins(logits, 0, sampling, SEED, position, BORDERS)[0]
+        assert without <= third
+
+
+def test_a_token_clearly_outside_top_p_top_k_or_min_p_is_outside() -> None:
+    logits = np.array([5.0, 1.0, 0.0], np.float32)
+    for sampling in (Sampling(top_p=900_000), Sampling(top_k=1), Sampling(min_p=100_000)):
+        assert margins(logits, 2, sampling, SEED, 1, BORDERS)[2]
+        assert not margins(logits, 0, sampling, SEED, 1, BORDERS)[2]
+    assert not margins(logits, 2, Sampling(), SEED, 1, BORDERS)[2]
+    assert not margins(logits, 2, Sampling(0, 1, 1, 1_000_000), SEED, 1, BORDERS)[2]
+
+
+def generated(
+    sampling: Sampling, verifiers: int = 3, count: int = 40, spoil: int | None = None
+) -> Generated:
+    """An honest output of the sampler over true states, seen by noisy verifiers."""
+    _, finals = true_states(b"tokens-1", count)
+    logits = head().logits(to_floats(finals))
+    output = [select(logits[at], sampling, SEED, 4 + at) for at in range(count)]
+    if spoil is not None:
+        output[spoil] = int(np.argmin(logits[spoil]))
+    return Generated(
+        5, tuple(output), sampling, SEED, tuple(noisy(finals, key) for key in range(verifiers))
+    )
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0), Sampling.of(0.8, 20, 0.9, 0.02)])
+def test_honest_outputs_under_honest_noise_are_accepted(sampling: Sampling) -> None:
+    found = token_statistics([generated(sampling)], head(), PROFILE)
+    assert judge_tokens(found, PROFILE) == (Outcome.ACCEPT, Reason.NONE)
+    assert len(found.margins) == 40
+
+
+def test_power_one_swapped_token_is_slashed_by_its_margin() -> None:
+    found = token_statistics([generated(Sampling(), spoil=17)], head(), PROFILE)
+    assert judge_tokens(found, PROFILE) == (Outcome.SLASH, Reason.MARGIN_MAX)
+    assert max(found.margins) == found.margins[17]
+
+
+def test_power_a_token_outside_the_nucleus_is_refused_by_that_reason() -> None:
+    sampling = Sampling.of(0.8, 0, 0.5)
+    found = token_statistics([generated(sampling, spoil=3)], head(), PROFILE)
+    assert 3 in found.outside
+    lax = replace(PROFILE, margin_max_slash=10**9)
+    assert judge_tokens(found, lax) == (Outcome.REFUND, Reason.OUTSIDE_NUCLEUS)
+
+
+@pytest.mark.parametrize("claimed", [700_000, 1_400_000])
+def test_power_another_temperature_than_signed_is_seen_by_margins(claimed: int) -> None:
+    honest = generated(Sampling(1_000_000), count=120)
+    found = token_statistics([replace(honest, sampling=Sampling(claimed))], head(), PROFILE)
+    assert judge_tokens(found, PROFILE)[0] is not Outcome.ACCEPT
+    assert found.mean > PROFILE.margin_mean
+
+
+def test_power_another_seed_or_shifted_positions_are_seen_by_margins() -> None:
+    honest = generated(Sampling())
+    for cheat in (replace(honest, seed=Hash32(b"x" * 32)), replace(honest, prompt_tokens=6)):
+        found = token_statistics([cheat], head(), PROFILE)
+        assert judge_tokens(found, PROFILE)[0] is not Outcome.ACCEPT
+
+
+@pytest.mark.parametrize(
+    ("statistics", "expected"),
+    [
+        (TokenStatistics((5_000,), (0,), ()), (Outcome.ACCEPT, Reason.NONE)),
+        (TokenStatistics((5_001,), (0,), ()), (Outcome.REFUND, Reason.MARGIN_MEAN)),
+        (TokenStatistics((250_001, *[0] * 99), (0,), ()), (Outcome.REFUND, Reason.MARGIN_MAX)),
+        (TokenStatistics((250_000, *[0] * 99), (0,), ()), (Outcome.ACCEPT, Reason.NONE)),
+        (TokenStatistics((0,), (400_000,), ()), (Outcome.ACCEPT, Reason.NONE)),
+        (TokenStatistics((0,), (400_001,), ()), (Outcome.SLASH, Reason.MARGIN_MAX)),
+        (TokenStatistics((400_001,), (0,), (0,)), (Outcome.REFUND, Reason.OUTSIDE_NUCLEUS)),
+        (TokenStatistics((0,), (0,), (0,)), (Outcome.REFUND, Reason.OUTSIDE_NUCLEUS)),
+        (TokenStatistics((), (), ()), (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)),
+    ],
+)
+def test_each_threshold_is_exclusive_and_has_its_own_reason(
+    statistics: TokenStatistics, expected: tuple[Outcome, Reason]
+) -> None:
+    assert judge_tokens(statistics, PROFILE) == expected
+
+
+def test_states_are_averaged_in_float32() -> None:
+    bits = [np.array([[0x3F80, 0x4000]], np.uint16), np.array([[0x4000, 0xC000]], np.uint16)]
+    assert averaged(bits).dtype == np.float32
+    assert averaged(bits).tolist() == [[1.5, 0.0]]
+
+
+def test_states_that_overflow_the_logits_are_missing_evidence() -> None:
+    huge = np.full((40, 32), 0x7F7F, np.uint16)
+    bad = replace(generated(Sampling()), finals=(huge,))
+    with pytest.raises(EvidenceError) as raised:
+        token_statistics([bad], head(), PROFILE)
+    assert raised.value.reason is Reason.EVIDENCE_MISSING
+
+
+def test_a_token_without_a_head_row_is_missing_evidence() -> None:
+    honest = generated(Sampling())
+    bad = replace(honest, output=(*honest.output[:-1], VOCABULARY))
+    with pytest.raises(EvidenceError):
+        token_statistics([bad], head(), PROFILE)
+
+
+def test_a_head_in_memory_multiplies_rows_and_states() -> None:
+    rows: Floats = np.array([[1, 0], [0, 2], [1, 1]], np.float32)
+    assert HeadArray(rows).vocabulary == 3
+    assert HeadArray(rows).logits(np.array([[3, 4]], np.float32)).tolist() == [[3, 8, 7]]
