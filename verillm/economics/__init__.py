@@ -2,7 +2,8 @@
 
 ``lemmas``       bounds of the paper and of proof of sampling, as formulas
 ``capture``      the exact chance that a draw puts a coalition in charge
-``parameters``   from a deployer's situation to parameters; refuses unsafe ones
-``simulation``   thousands of jobs under the real draw, verdict and money rules
+``parameters``   a deployer's situation, a deployment's parameters, what one demands of the other
+``rules``        every reason why parameters are unsafe; ``recommend`` meets them all
+``world``        conducts, costs and tallies of a simulated network; ``simulation`` runs it
 ``command``      `verillm params`
 """

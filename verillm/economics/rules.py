@@ -104,7 +104,7 @@ def _cure_of_exposure(situation: Situation, committee: int) -> str:
     deterred = LARGEST_KAPPA_BPS / BPS * situation.max_fee * (1 - escaped) / max(escaped, 1e-12)
     return (
         f"raise it, detection or the honest share; captured with {escaped:.2g}, "
-        f"the largest kappa deters a value of {deterred:.3g}"
+        f"the largest kappa deters a value of {deterred:.3g} units"
     )
 
 
