@@ -232,7 +232,9 @@ def _placed(facts: Facts) -> Iterable[Check]:
     steps = [history.posted, history.sealed, history.claimed, history.finalized]
     places = [(at.block_number, at.index) for at in steps if at is not None]
     once = (events.Posted, events.Sealed, events.Claimed, events.Finalized)
+    about = {getattr(each.event, "job_id", history.job_id) for each in history.events}
     return (
+        ("every event is of this job", lambda: about == {history.job_id}),
         ("each step happened once", lambda: all(len(history.all(kind)) <= 1 for kind in once)),
         ("no claim without a seal", lambda: history.claimed is None or history.sealed is not None),
         ("the steps are in order", lambda: places == sorted(places)),

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
@@ -28,6 +28,7 @@ from verillm.hashing import keccak
 from verillm.model import CheckProfile, LayerProfile, ModelSpec, model_id
 from verillm.records import Claiming, Member, Posting, Sealing, record_hash
 from verillm.request import Job, Quote, Request, Sampling, requests_tree
+from verillm.settlement import bond_of
 from verillm.signing import Domain, job_id, sign, struct_hash
 from verillm.task import (
     Task,
@@ -38,12 +39,13 @@ from verillm.task import (
     verification_task,
 )
 from verillm.trace import CommittedTrace, commit, commitment_hash, open_positions
-from verillm.types import ChecksumAddress, Hash32, Outcome, Reason
+from verillm.types import ChecksumAddress, Hash32, ModelId, Outcome, Reason
 from verillm_verifier.facts import Facts
 from verillm_verifier.registry import Registry
 
 DOMAIN = Domain(31337, to_checksum_address("0x" + "c0" * 20))
 PRICE = 10**12
+MAX_FEE = 10**15
 KEY_GRACE = 1000
 CONFIG = Config.devnet()
 SECRET = keccak(b"the job's secret")
@@ -193,50 +195,103 @@ def at(event: Any, block: int) -> At[Any]:
     return At(event, keccak(b"transaction %d" % block), block, block_hash(block), 100 * block, 0)
 
 
-def seats(model: Any) -> Registry:
-    """Five workers joined, one seat each, and the scheduler named its hot key."""
-    joined = [
-        at(events.SeatJoined(model, number, worker.address, PRICE), 1)
-        for number, worker in enumerate(WORKERS)
-    ]
-    named = [
-        at(events.HotKeySet(SCHEDULER.address, HOT.address), 1),
-        at(events.EndpointSet(SCHEDULER.address, "http://127.0.0.1:1"), 1),
-    ]
-    return Registry.of([*joined, *named], KEY_GRACE)
+class Ground(Protocol):
+    """Where a job is settled: on paper here, on a real chain in `tests/chain`."""
+
+    domain: Domain
+
+    def prepare(self, model: ModelId) -> Registry:
+        """Who holds which seat, who signs for whom."""
+        ...
+
+    def now(self) -> int:
+        """The chain's time."""
+        ...
+
+    def post(
+        self, job: Job, quote: Quote, run: CommittedTrace, outputs_root: Hash32, lock: int
+    ) -> tuple[Posting, Hash32]:
+        """Worker 0's commitment, posted; what the chain fixed, and the hash of the block."""
+        ...
+
+    def seal(
+        self, posting: Posting, runs: Sequence[CommittedTrace], drawn: Sequence[tuple[int, str]]
+    ) -> tuple[Sealing, Hash32]:
+        """All commitments, sealed; what the chain fixed, and the hash of the block."""
+        ...
 
 
-def play(engines: Engines, spec: ModelSpec, story: Story | None = None) -> Played:
-    """A whole job: inferred by worker 0, verified by whom the block draws."""
-    story = story or Story()
-    model = model_id(spec)
-    registry = seats(model)
+class Paper:
+    """Blocks written by hand."""
+
+    domain = DOMAIN
+
+    def prepare(self, model: ModelId) -> Registry:
+        """Five workers joined, one seat each, and the scheduler named its hot key."""
+        joined = [
+            at(events.SeatJoined(model, number, worker.address, PRICE), 1)
+            for number, worker in enumerate(WORKERS)
+        ]
+        named = [
+            at(events.HotKeySet(SCHEDULER.address, HOT.address), 1),
+            at(events.EndpointSet(SCHEDULER.address, "http://127.0.0.1:1"), 1),
+        ]
+        return Registry.of([*joined, *named], KEY_GRACE)
+
+    def now(self) -> int:
+        return 100 * POST
+
+    def post(
+        self, job: Job, quote: Quote, run: CommittedTrace, outputs_root: Hash32, lock: int
+    ) -> tuple[Posting, Hash32]:
+        posting = Posting(
+            job, quote, 0, WORKERS[0].address, commitment_hash(run.commitment), outputs_root,
+            lock, bond_of(lock, job.max_fee), len(WORKERS), 100 * POST, POST,
+        )  # fmt: skip
+        return posting, block_hash(POST)
+
+    def seal(
+        self, posting: Posting, runs: Sequence[CommittedTrace], drawn: Sequence[tuple[int, str]]
+    ) -> tuple[Sealing, Hash32]:
+        inner = runs[0].inner
+        committee = tuple(
+            Member(slot, _address(owner), inner_hash(each.inner), posting.lock)
+            for (slot, owner), each in zip(drawn, runs[1:], strict=True)
+        )
+        fee = min(posting.job.max_fee, PRICE * (inner.prompt_tokens + inner.new_tokens))
+        sealing = Sealing(SECRET, block_hash(POST), inner, fee, SEAL, committee)
+        return sealing, block_hash(SEAL)
+
+
+def play(
+    engines: Engines, spec: ModelSpec, story: Story | None = None, ground: Ground | None = None
+) -> Played:
+    """A whole job up to its bundle: inferred by worker 0, verified by whom the block draws."""
+    story, ground = story or Story(), ground or Paper()
+    model, domain = model_id(spec), ground.domain
+    registry = ground.prepare(model)
     requests = tuple(
         Request(keccak(b"salt %d" % n), prompt, story.new_tokens, story.sampling)
         for n, prompt in enumerate(story.prompts)
     )
-    quote = Quote(SCHEDULER.address, model, PRICE, draw_commit(SECRET), 10**9)
+    late = ground.now() + 1000
+    quote = Quote(SCHEDULER.address, model, PRICE, draw_commit(SECRET), late)
     tree = requests_tree(requests)
-    job = Job(CLIENT.address, struct_hash(quote), tree.root, len(requests), 10**15, 10**9, 7)
-    identity = job_id(DOMAIN, job)
-    lock = 2 * job.max_fee
-    terms = (model, 10**9, lock, job.max_fee)
+    job = Job(CLIENT.address, struct_hash(quote), tree.root, len(requests), MAX_FEE, late, 7)
+    identity, lock = job_id(domain, job), 2 * MAX_FEE
+    terms = (model, late, lock, MAX_FEE)
 
     given = inference_task(SECRET, identity, requests, WORKERS[0].address, *terms)
     run = engines.run(given, story.cheats.get(0))
     outputs = [item.output for item in run.trace.items]
-    hashes = [leaf.output_hash for leaf in run.leaves]
-    outs = outputs_tree(hashes)
-    posting = Posting(
-        job, quote, 0, WORKERS[0].address, commitment_hash(run.commitment), outs.root,
-        lock, lock * 2, len(WORKERS), 100 * POST, POST,
-    )  # fmt: skip
+    outs = outputs_tree([leaf.output_hash for leaf in run.leaves])
+    posting, post_beacon = ground.post(job, quote, run, outs.root, lock)
 
-    seed = draw(SECRET, posting.commitment, block_hash(POST))
+    seed = draw(SECRET, posting.commitment, post_beacon)
     drawn = draw_seats(
         seed,
-        len(WORKERS),
-        lambda slot: registry.owner_at(model, slot, 100 * POST),
+        posting.slots,
+        lambda slot: registry.owner_at(model, slot, posting.posted_at),
         posting.worker,
         spec.committee,
     )
@@ -251,23 +306,17 @@ def play(engines: Engines, spec: ModelSpec, story: Story | None = None) -> Playe
         tasks.append(asked)
         runs.append(engines.run(asked, story.cheats.get(k)))
 
-    tokens = run.inner.prompt_tokens + run.inner.new_tokens
-    committee = tuple(
-        Member(slot, _address(owner), inner_hash(each.inner), lock)
-        for (slot, owner), each in zip(drawn, runs[1:], strict=True)
-    )
-    fee = min(job.max_fee, PRICE * tokens)
-    sealing = Sealing(SECRET, block_hash(POST), run.inner, fee, SEAL, committee)
-    stream = position_seed(record_hash(posting, sealing), block_hash(SEAL))
+    sealing, seal_beacon = ground.seal(posting, runs, drawn)
+    stream = position_seed(record_hash(posting, sealing), seal_beacon)
     shown = [
         CheckedOutput(n, requests[n], tree.proof(n), tuple(outputs[n]), outs.proof(n))
         for n in checked
     ]
     parties = [
-        _party(k, task, each, shown, stream, spec)
+        _party(k, task, each, shown, stream, spec, domain)
         for k, (task, each) in enumerate(zip(tasks, runs, strict=True))
     ]
-    bundle = Bundle(job, quote, sign(DOMAIN, job, CLIENT), tuple(shown), tuple(parties))
+    bundle = Bundle(job, quote, sign(domain, job, CLIENT), tuple(shown), tuple(parties))
     return Played(spec, requests, posting, sealing, checked, bundle, registry)
 
 
@@ -278,6 +327,7 @@ def _party(
     shown: Sequence[CheckedOutput],
     stream: Hash32,
     spec: ModelSpec,
+    domain: Domain,
 ) -> PartyEvidence:
     openings = {}
     for place, each in enumerate(shown):
@@ -286,10 +336,15 @@ def _party(
         generated = range(prompt - 1, prompt + new - 1)
         item = each.index if k == 0 else place
         openings[place] = open_positions(run, item, where, generated)
-    worker = next(each for each in WORKERS if each.address == task.worker)
+    worker = worker_of(task.worker)
     return PartyEvidence(
-        k, task, sign(DOMAIN, task, HOT), sign(DOMAIN, run.commitment, worker), openings
+        k, task, sign(domain, task, HOT), sign(domain, run.commitment, worker), openings
     )
+
+
+def worker_of(address: str) -> LocalAccount:
+    """The key of a worker."""
+    return next(each for each in WORKERS if each.address == address)
 
 
 def _address(owner: str) -> ChecksumAddress:

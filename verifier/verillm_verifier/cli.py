@@ -1,0 +1,293 @@
+"""`verillm-audit`: jobs, show, verify, calibrate. Trusts nothing but arithmetic.
+
+Exit codes: 0 accept, 1 reject, 2 inconclusive, 3 the audit could not be done (no endpoint, wrong
+chain, bad arguments), 4 the chain settled against the evidence. `jobs` and `show` give 0 or 3.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from verillm.api import to_hex
+from verillm.chain import events
+from verillm.chain.contract import Chain
+from verillm.chain.deployment import Deployment
+from verillm.engine import cache_home, open_engine
+from verillm.engine.describe import check_folder
+from verillm.engine.prepare import default_folder
+from verillm.errors import InputError, ModelError, ModelMismatch, VeriLLMError
+from verillm.head import HeadRows
+from verillm.model import ModelSpec
+from verillm.types import ChecksumAddress, Hash32
+from verillm_verifier import report as shown
+from verillm_verifier.audit import Audit, Exit, audit
+from verillm_verifier.errors import BundleUnavailable
+from verillm_verifier.facts import Facts, find_job, read, sender_of
+from verillm_verifier.fetch import read_bundle
+from verillm_verifier.money import check_money
+from verillm_verifier.opinion import form
+from verillm_verifier.replay import replay
+from verillm_verifier.steps import SUMMED, steps_of
+
+RPC_VARIABLE, DEPLOYMENT_VARIABLE = "VERILLM_RPC", "VERILLM_DEPLOYMENT"
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse exits with 2 on bad arguments, which is this command's `inconclusive`."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and exit as a failed audit."""
+        self.print_usage(sys.stderr)
+        self.exit(int(Exit.FAILED), f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; every expected error has a code and a remedy, on standard error."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["calibrate"]:
+        return _calibrate(words[1:])
+    options = parser().parse_args(words)
+    try:
+        return int(options.run(options))
+    except VeriLLMError as error:
+        return _fail(error, options.json)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = Parser(prog="verillm-audit", description="Judge jobs again, from public data alone.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    jobs = commands.add_parser("jobs", help="every job of a deployment")
+    _where(jobs, _jobs)
+    show = commands.add_parser("show", help="every step of one job")
+    verify = commands.add_parser(
+        "verify",
+        help="recompute one job's verdict from chain and bundle",
+        description="Exit code 0 accept, 1 reject, 2 inconclusive, 3 the audit could not be done, "
+        "4 the chain settled against the evidence.",
+    )
+    for command, run in ((show, _show), (verify, _verify)):
+        command.add_argument("job", metavar="JOB", help="a job's id, or how it begins")
+        _where(command, run)
+        _evidence(command)
+    verify.add_argument("--rerun", action="store_true", help="add a prefill of one's own")
+    verify.add_argument("--engine", choices=("torch", "tiny"), default="torch", help="for --rerun")
+    verify.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
+    commands.add_parser("calibrate", help="measure honest runs, write a check profile")
+    return top
+
+
+def _where(command: argparse.ArgumentParser, run: Any) -> None:
+    command.add_argument(
+        "--rpc",
+        default=os.environ.get(RPC_VARIABLE, "http://127.0.0.1:8545"),
+        help=f"JSON-RPC endpoint of the chain (${RPC_VARIABLE}; %(default)s)",
+    )
+    command.add_argument(
+        "--deployment",
+        type=Path,
+        default=os.environ.get(DEPLOYMENT_VARIABLE, str(cache_home() / "devnet/deployment.json")),
+        help=f"addresses file of the deployment (${DEPLOYMENT_VARIABLE}; the devnet's)",
+    )
+    command.add_argument("--json", action="store_true", help="for machines")
+    command.set_defaults(run=run)
+
+
+def _evidence(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--bundle", metavar="FILE|URL", help="the evidence (default: asked of the job's scheduler)"
+    )
+    command.add_argument(
+        "--model",
+        type=Path,
+        metavar="DIR",
+        help="model folder for the head rows (default: the prepared model, if it is the job's)",
+    )
+
+
+# ── Commands ─────────────────────────────────────────────────────────────────────────────────────
+def _jobs(options: argparse.Namespace) -> int:
+    chain = _chain(options)
+    try:
+        rows = list(list_jobs(chain))
+    finally:
+        chain.close()
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        for each in rows:
+            print(shown.row(each))
+        print(f"{len(rows)} jobs")
+    return int(Exit.ACCEPT)
+
+
+def list_jobs(chain: Chain) -> Iterator[dict[str, Any]]:
+    """Every job by its events, in the order of posting; `fee` is maxFee until it is sealed."""
+    kinds = (events.Posted, events.Sealed, events.Claimed, events.ChallengeOpened, events.Finalized)
+    rows: dict[bytes, dict[str, Any]] = {}
+    for at in events.stream(chain, kinds):
+        if isinstance(at.event, events.Posted):
+            rows[at.event.job_id] = _row(at.event)
+        elif at.event.job_id in rows:
+            _advance(rows[at.event.job_id], at.event)
+    yield from rows.values()
+
+
+def _row(event: events.Posted) -> dict[str, Any]:
+    posting = event.posting
+    return {
+        "job": to_hex(event.job_id),
+        "status": "posted",
+        "outcome": "",
+        "reason": "",
+        "client": posting.job.client,
+        "scheduler": posting.quote.scheduler,
+        "worker": posting.worker,
+        "requests": posting.job.requests,
+        "fee": str(posting.job.max_fee),
+    }
+
+
+def _advance(row: dict[str, Any], event: Any) -> None:
+    match event:
+        case events.Sealed(sealing=sealing):
+            row |= {"status": "sealed", "fee": str(sealing.fee)}
+        case events.Claimed(claiming=claiming):
+            claim = {
+                "outcome": claiming.outcome.name.lower(),
+                "reason": claiming.reason.name.lower(),
+            }
+            row |= {"status": "claimed", **claim}
+        case events.ChallengeOpened():
+            row |= {"status": "challenged"}
+        case events.Finalized(outcome=outcome, reason=reason):
+            final = {"outcome": outcome.name.lower(), "reason": reason.name.lower()}
+            row |= {"status": "final", **final}
+
+
+def _show(options: argparse.Namespace) -> int:
+    report = perform(options)
+    _print(options, report, shown.story(report))
+    return int(Exit.ACCEPT)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    report = perform(options)
+    _print(options, report, shown.verification(report))
+    return int(report.audit.exit)
+
+
+def _calibrate(arguments: Sequence[str]) -> int:
+    from verillm_verifier import calibrate
+
+    return int(calibrate.main(arguments) or 0)
+
+
+# ── One audit ────────────────────────────────────────────────────────────────────────────────────
+def perform(options: argparse.Namespace) -> shown.Report:
+    """Read, fetch, judge: everything that `show` and `verify` print."""
+    chain = _chain(options)
+    try:
+        facts = read(chain, find_job(chain, options.job))
+        senders = _senders(chain, facts)
+        symbol, decimals = chain.token_units()
+    finally:
+        chain.close()
+    notes: list[str] = []
+    if facts.history.finalized is not None and facts.record_before_end is None:
+        notes.append("the endpoint keeps no old states, so the last record was not read")
+    head = _head(options.model, facts.spec, notes)
+    raw, missing = _bundle(options.bundle, facts, notes)
+    result = audit(facts, raw, head, missing)
+    moved = check_money(facts)
+    if getattr(options, "rerun", False):
+        result = _rerun(options, result, head, notes)
+    steps = steps_of(facts.history, senders)
+    return shown.Report(result, steps, moved, tuple(notes), symbol, decimals)
+
+
+def _chain(options: argparse.Namespace) -> Chain:
+    return Chain(options.rpc, Deployment.load(Path(options.deployment)))
+
+
+def _senders(chain: Chain, facts: Facts) -> Mapping[Hash32, ChecksumAddress]:
+    told = {at.transaction for at in facts.history.events if not isinstance(at.event, SUMMED)}
+    return {transaction: sender_of(chain, transaction) for transaction in told}
+
+
+def _bundle(source: str | None, facts: Facts, notes: list[str]) -> tuple[bytes | None, str]:
+    """The bundle's bytes, or why there are none; a named source must exist."""
+    job = facts.history.job_id
+    if source is not None:
+        return read_bundle(source, job), ""
+    endpoint = facts.registry.endpoint(facts.posting.quote.scheduler)
+    if facts.sealing is None or endpoint is None:
+        return None, "no bundle is published"
+    try:
+        return read_bundle(endpoint, job), ""
+    except BundleUnavailable as error:
+        notes.append(f"the scheduler does not serve the bundle: {error}")
+        return None, "no bundle at hand"
+
+
+def _head(folder: Path | None, spec: ModelSpec, notes: list[str]) -> HeadRows | None:
+    """The head rows of the very model that the job names; a named folder must be it."""
+    try:
+        return _rows(default_folder() if folder is None else folder, spec)
+    except (ModelError, OSError) as error:
+        if folder is not None:
+            raise _as_model_error(error) from error
+        notes.append("the job's model is not at hand: without its head rows no token is judged")
+        return None
+
+
+def _as_model_error(error: ModelError | OSError) -> ModelError:
+    return error if isinstance(error, ModelError) else ModelMismatch(f"no model: {error}")
+
+
+def _rows(folder: Path, spec: ModelSpec) -> HeadRows:
+    check_folder(folder, spec)
+    return HeadRows(folder)
+
+
+def _rerun(
+    options: argparse.Namespace, result: Audit, head: HeadRows | None, notes: list[str]
+) -> Audit:
+    """Add one's own prefill of the checked requests."""
+    if result.evidence is None:
+        notes.append("nothing to run again: the evidence does not hold together")
+        return result
+    if head is None:
+        raise InputError("--rerun needs the job's own model: give its folder with --model")
+    folder = default_folder() if options.model is None else options.model
+    engine = open_engine(folder, kind=options.engine, dtype=options.dtype)
+    engine.start()
+    try:
+        own = replay(engine, result.evidence.checked)
+    finally:
+        engine.close()
+    return replace(result, opinion=form(result.evidence, own, head))
+
+
+# ── Output ───────────────────────────────────────────────────────────────────────────────────────
+def _print(options: argparse.Namespace, report: shown.Report, lines: Iterator[str]) -> None:
+    if options.json:
+        print(json.dumps(shown.to_json(report), indent=2))
+    else:
+        for line in lines:
+            print(line)
+
+
+def _fail(error: VeriLLMError, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"error": error.to_dict()}, indent=2))
+    print(f"error [{error.code}]: {shown.clean(str(error))}\n  {error.remedy}", file=sys.stderr)
+    return int(Exit.FAILED)
