@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from verillm.errors import EvidenceError
 from verillm.model import CheckProfile
 from verillm.request import Sampling
-from verillm.sampling import probabilities, scores, truncates
+from verillm.sampling import gumbel, probabilities, truncates, words
 from verillm.statistics import to_floats
 from verillm.types import PPM, Bits, Floats, Hash32, Mask, Outcome, Reason
 
 _ROWS = 32
 """States whose logits are held at once."""
+_G_MAX = gumbel(np.array([0xFFFFFFFF], np.uint32))[0]
+_FIRST_LOOK = 32
 
 
 class Head(Protocol):
@@ -80,6 +82,39 @@ class Borders:
         return cls(profile.mass_epsilon / PPM, profile.logit_tau / PPM)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Noisy:
+    """Scores of one state, entry by entry; `verillm.sampling.scores` computes all of them.
+
+    Noise is the costly part, and bounded: an entry whose logit and the largest noise stay below a
+    score that is already reached cannot be the best (as in `verillm.engine.sampler`).
+    """
+
+    logits: Floats
+    sampling: Sampling
+    seed: Hash32
+    position: int
+
+    def at(self, ids: NDArray[np.intp]) -> Floats:
+        """Scores of some entries."""
+        if self.sampling.temperature == 0:
+            return self.logits[ids]
+        noise = gumbel(words(self.seed, self.position, ids))
+        return self.logits[ids] + self._temperature * noise
+
+    def best(self, ids: NDArray[np.intp]) -> float:
+        """The largest score of some entries, at least one."""
+        if len(ids) > _FIRST_LOOK:
+            logits = self.logits[ids]
+            reached = self.at(ids[np.argpartition(logits, -_FIRST_LOOK)[-_FIRST_LOOK:]]).max()
+            ids = ids[logits + self._temperature * _G_MAX >= reached]
+        return float(self.at(ids).max())
+
+    @property
+    def _temperature(self) -> np.float32:
+        return np.float32(self.sampling.temperature / PPM)
+
+
 def averaged(finals: Sequence[Bits]) -> Floats:
     """The verifiers' states, averaged in float32."""
     mean: Floats = np.mean([to_floats(bits) for bits in finals], axis=0, dtype=np.float32)
@@ -121,7 +156,7 @@ def margins(
 
     logits : float32 [vocabulary] of the state at absolute `position`.
     """
-    ranked = scores(logits, sampling, seed, position)
+    noisy = Noisy(logits, sampling, seed, position)
     above = logits >= logits[token] + np.float32(borders.tau)
     if truncates(sampling):
         inside, outside = _nucleus(logits, token, sampling, borders)
@@ -129,7 +164,7 @@ def margins(
     else:
         outside = False
         rivals = np.ones(len(logits), dtype=np.bool_)
-    return _margin(ranked, token, rivals), _margin(ranked, token, above), outside
+    return _margin(noisy, token, rivals), _margin(noisy, token, above), outside
 
 
 def _of_request(
@@ -150,11 +185,12 @@ def _of_request(
             yield margins(logits, token, request.sampling, request.seed, where, borders)
 
 
-def _margin(ranked: Floats, token: int, rivals: Mask) -> int:
+def _margin(noisy: Noisy, token: int, rivals: Mask) -> int:
     """Best rival's score less the token's, at least 0, in ppm (floor)."""
-    if not rivals.any():
+    ids = np.flatnonzero(rivals)
+    if not len(ids):
         return 0
-    behind = float(ranked[rivals].max()) - float(ranked[token])
+    behind = noisy.best(ids) - float(noisy.at(np.array([token]))[0])
     return max(0, int(np.floor(behind * PPM)))
 
 
