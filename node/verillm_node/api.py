@@ -83,7 +83,8 @@ async def _taken(worker: Worker, desk: Desk, submission: TaskSubmission) -> Feed
     worker.inspect(submission.task)  # what costs no chain call is refused first
     standing = await asyncio.to_thread(desk.standing, submission)
     # Another copy of the same task may have come in while we asked the chain.
-    return worker.known(submission) or worker.take(submission, standing)
+    known = worker.known(submission)
+    return worker.take(submission, standing) if known is None else known
 
 
 async def _opened(worker: Worker, desk: Desk, task_id: TaskId, request: Request) -> bytes:

@@ -79,6 +79,8 @@ class WorkerSettings:
     trace_ttl_seconds: int = 7 * 86400
     max_tasks: int = 64
     watch: bool = True
+    watch_seconds: float = 1.0
+    """How often the claims of own jobs are looked at; far below the dispute window."""
     devnet: bool = False
     log_level: str = "INFO"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from verillm.chain.contract import Chain
 from verillm.chain.deployment import Deployment
-from verillm.errors import ChainError, ConfigError
+from verillm.errors import ConfigError, VeriLLMError
 from verillm_node.config import ChainSettings, KeySettings
 from verillm_node.keys import KeyPair, load_pair, read_password
 
@@ -89,12 +89,12 @@ def _follow_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
 
 
 async def repeat(every: float, action: Callable[[], Awaitable[None]], stop: asyncio.Event) -> None:
-    """Does something again and again until `stop`; a chain that is away is waited for."""
+    """Does something again and again until `stop`; what is expected to fail is tried again."""
     while not stop.is_set():
         try:
             await action()
-        except ChainError as error:
-            log.warning("chain_trouble", extra={"code": error.code, "error": str(error)})
+        except VeriLLMError as error:
+            log.warning("trouble", extra={"code": error.code, "error": str(error)})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(every):
                 await stop.wait()

@@ -7,10 +7,12 @@ challenge without trusting, or being trusted by, anyone.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+from eth_typing import ChecksumAddress
 
 from verillm.chain.contract import Call, Chain, Status
-from verillm.codec import bundle_hash, decode_bundle
+from verillm.codec import bundle_hash, decode_bundle, decode_opening
 from verillm.errors import (
     EvidenceError,
     MalformedError,
@@ -20,7 +22,8 @@ from verillm.errors import (
 )
 from verillm.evidence import Bundle, PartyEvidence, check_bundle
 from verillm.model import ModelSpec
-from verillm.trace import Opening
+from verillm.task import inner_hash, task_id
+from verillm.trace import Opening, check_opening
 from verillm.types import JobId, Outcome, Reason
 from verillm.verdict import judge_states
 from verillm_node.judging import Case
@@ -48,8 +51,8 @@ ATTESTED = frozenset(range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1))
 
 
 # ── What the contract would say ──────────────────────────────────────────────────────────────────
-def public_outcome(bundle: Bundle, case: Case) -> Outcome | None:
-    """What the contract would compute from a bundle's openings; None if they do not say.
+def public_verdict(bundle: Bundle, case: Case) -> tuple[Outcome, int] | None:
+    """Outcome and paid members as the contract would compute them; None if nothing says so.
 
     Tokens are not judged on the chain, so an inferencer that agrees on states is accepted there.
     """
@@ -60,7 +63,8 @@ def public_outcome(bundle: Bundle, case: Case) -> Outcome | None:
     except EvidenceError:
         return None
     prompts = [each.prompt_tokens for each in evidence.checked]
-    return judge_states(evidence.parties, case.spec.profile, prompts).outcome
+    verdict = judge_states(evidence.parties, case.spec.profile, prompts)
+    return verdict.outcome, verdict.paid
 
 
 def openings_of(bundle: Bundle) -> Openings:
@@ -117,8 +121,10 @@ class Watch:
     book: TaskBook
     registry: Registry
     link: Link
-    examined: set[tuple[JobId, bytes]]
+    examined: set[tuple[JobId, bytes]] = field(default_factory=set)
     """Claims already looked at: job and record."""
+    shown: dict[JobId, dict[tuple[int, int], Opening]] = field(default_factory=dict)
+    """Openings of challenged jobs, from wherever they could be had."""
 
     async def round(self) -> None:
         """Looks once at every job of ours that is not final."""
@@ -134,6 +140,7 @@ class Watch:
         match view.state.status:
             case Status.FINAL:
                 self.book.settled(job_id)
+                self.shown.pop(job_id, None)
             case Status.CLAIMED:
                 await self._examine(view)
             case Status.CHALLENGED:
@@ -163,11 +170,11 @@ class Watch:
         bundle = await self._bundle(view)
         if bundle is not None:
             case = self._case(view)
-            expected = await blocking(public_outcome, self._completed(bundle, view, own), case)
+            expected = await blocking(public_verdict, self._completed(bundle, view, own), case)
         if expected is None:
             # Nothing to recompute from. Whoever knows its own work is condemned still challenges.
             return own.party == 0 and claim.outcome in (Outcome.SLASH, Outcome.REFUND)
-        return expected is not claim.outcome
+        return expected != (claim.outcome, claim.paid)
 
     async def _bundle(self, view: View) -> Bundle | None:
         """The bundle that the claim names, if anyone shows it."""
@@ -204,18 +211,50 @@ class Watch:
     async def _take_part(self, view: View) -> None:
         """Reveals and serves what is ours; whoever has all openings compares and adjudicates."""
         own = self._own(view)
-        bundle = await self._bundle(view)
-        shown = {} if bundle is None else dict(openings_of(bundle))
-        mine = {(own.party or 0, at): each for at, each in self._own_openings(view, own).items()}
-        round_ = Round(view, self.spec, {**shown, **mine})
+        shown = self.shown.get(view.job_id)
+        if shown is None:
+            bundle = await self._bundle(view)
+            shown = {} if bundle is None else dict(openings_of(bundle))
+            shown |= {(own.party or 0, at): o for at, o in self._own_openings(view, own).items()}
+            self.shown[view.job_id] = shown
+        round_ = Round(view, self.spec, shown)
         reveals = due_reveals(self.chain.calls, round_)
         if reveals:
             await send_all(self.chain, reveals)
         elif self._opened(view):
+            await self._fetch_missing(round_, shown)
             await advance_round(self.chain, round_)
-        else:
-            own_part = due_services(self.chain.calls, round_, own.party or 0)
-            await send_all(self.chain, own_part if self._is_urgent(view) else [])
+        elif self._is_urgent(view):
+            await send_all(self.chain, due_services(self.chain.calls, round_, own.party or 0))
+
+    async def _fetch_missing(self, round_: Round, shown: dict[tuple[int, int], Opening]) -> None:
+        """Asks the parties themselves for what no bundle shows; a silent one stays silent."""
+        view, checked = round_.view, round_.checked
+        owners = (view.posting.worker, *(m.owner for m in view.sealing.committee))
+        for party, owner in enumerate(owners):
+            for place in sorted(round_.lengths):
+                if (party, place) in shown:
+                    continue
+                item = checked[place] if party == 0 else place
+                try:
+                    shown[party, place] = await self._fetch(round_, party, owner, place, item)
+                except VeriLLMError as error:
+                    log.info("opening_missing", extra={"party": party, "error": str(error)})
+
+    async def _fetch(
+        self, round_: Round, party: int, owner: ChecksumAddress, place: int, item: int
+    ) -> Opening:
+        view = round_.view
+        endpoint = await blocking(self.registry.endpoint, owner)
+        if endpoint is None:
+            raise NotFound(f"{owner} has no endpoint on the chain")
+        task = task_id(view.sealing.secret, view.job_id, party)
+        data = await self.link.opening(endpoint, task, item, round_.where(place), ())
+        opening = decode_opening(data)
+        sealing = view.sealing
+        inner = inner_hash(sealing.inner) if party == 0 else sealing.committee[party - 1].inner
+        check_opening(opening, inner, self.spec.shape)
+        return opening
 
     def _opened(self, view: View) -> bool:
         """Whether this worker opened the challenge, so that the work is its own."""

@@ -15,27 +15,24 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib import resources
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
 import httpx
-from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from eth_typing import ChecksumAddress
 
 from verillm import api
-from verillm.chain.anvil import Anvil
+from verillm.chain.anvil import Anvil, dev_account
 from verillm.chain.contract import Chain
 from verillm.chain.deploy import deploy
 from verillm.chain.deployment import Config, Deployment
-from verillm.engine.describe import Terms, describe
+from verillm.engine.describe import describe, shipped_profile
 from verillm.engine.prepare import default_folder, is_prepared
 from verillm.engine.tiny import write_folder
 from verillm.errors import ConfigError, Timeout
-from verillm.model import CheckProfile, ModelSpec, spec_to_json
-from verillm.schema import from_json
+from verillm.model import ModelSpec, spec_to_json
 from verillm_node import keys
 from verillm_node.display import Display
 from verillm_node.files import write_atomically
@@ -48,8 +45,6 @@ CLIENT_TOKENS: Final = 10_000 * UNIT
 ETHER: Final = 100 * 10**18
 DEVNET_ROUNDS: Final = 4096
 """scrypt's cost: the passwords lie beside the keystores, so a second a key buys nothing."""
-# Anvil's first account: everyone knows this key, so it can hold nothing of value anywhere.
-DEPLOYER: Final = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
 CHEAT: Final = "verillm_verifier.attacks:int4"
 MARK: Final = "devnet.lock"
 READY_SECONDS: Final = 240.0
@@ -57,6 +52,7 @@ BLOCK_SECONDS: Final = 1
 AT_ONCE: Final = 2
 """Workers that load at the same time: more would only fight for the cores."""
 COMMITTEE: Final = 3
+DEFAULT_MODEL: Final = "smollm2-135m-instruct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,22 +211,16 @@ def _model(plan: Plan) -> Path:
 
 
 def _spec(plan: Plan, model: Path) -> ModelSpec:
-    name = "tiny" if plan.engine == "tiny" else "SmolLM2-135M-Instruct"
-    terms = Terms(seat_stake=SEAT_STAKE, committee=COMMITTEE)
-    spec = describe(model, shipped_profile(plan.engine), name=name, terms=terms)
+    name = "tiny" if plan.engine == "tiny" else DEFAULT_MODEL
+    calibrated = shipped_profile(name)
+    terms = replace(calibrated.terms, seat_stake=SEAT_STAKE, committee=COMMITTEE)
+    spec = describe(model, calibrated.profile, name=name, terms=terms)
     _write_json(plan.folder / "spec.json", spec_to_json(spec))
     return spec
 
 
-def shipped_profile(engine: str) -> CheckProfile:
-    """The calibrated profile of a model that this package knows."""
-    name = "tiny.json" if engine == "tiny" else "smollm2-135m-instruct.json"
-    text = resources.files("verillm").joinpath("data", "profiles", name).read_text("utf-8")
-    return from_json(CheckProfile, json.loads(text)["profile"], "profile")
-
-
 def _deploy(plan: Plan, anvil: Anvil, spec: ModelSpec) -> Deployment:
-    deployer = Account.from_key(DEPLOYER)
+    deployer = dev_account(0)
     deployment = deploy(anvil.url, deployer, plan.terms or Config.devnet())
     deployment.save(plan.folder / "deployment.json")
     chain = Chain(anvil.url, deployment, deployer)
@@ -276,7 +266,7 @@ def _fund(
     workers: tuple[Worker, ...],
     client: LocalAccount,
 ) -> None:
-    chain = Chain(anvil.url, deployment, Account.from_key(DEPLOYER))
+    chain = Chain(anvil.url, deployment, dev_account(0))
     operators = [scheduler, *(worker.operator for worker in workers)]
     for address in (*operators, client.address):
         chain.request("anvil_setBalance", address, hex(ETHER))
@@ -295,7 +285,7 @@ def _write_configs(
             "chain": {
                 "rpc": anvil.url,
                 "deployment": "deployment.json",
-                "poll_seconds": 0.25,
+                "poll_seconds": 0.5 if plan.engine == "torch" else 0.2,
             },
             "keys": {
                 "operator": f"keys/{actor.name}/operator.json",

@@ -82,6 +82,7 @@ class Judged:
     record: Hash32
     outcome: Outcome
     reason: Reason
+    paid: int
     bundle: Hash32
     attestations: tuple[bytes, ...]
 
@@ -92,6 +93,7 @@ class Judged:
                 "record": api.to_hex(self.record),
                 "outcome": int(self.outcome),
                 "reason": int(self.reason),
+                "paid": self.paid,
                 "bundle": api.to_hex(self.bundle),
                 "attestations": [api.to_hex(each) for each in self.attestations],
             }
@@ -105,6 +107,7 @@ class Judged:
             record=fields.hash("record"),
             outcome=Outcome(fields.number("outcome")),
             reason=Reason(fields.number("reason")),
+            paid=fields.number("paid", 8),
             bundle=fields.hash("bundle"),
             attestations=fields.many("attestations", api.parse_hex, 256),
         )
@@ -129,7 +132,12 @@ async def judge_job(context: Context, flow: Flow, view: View, beacon_lost: bool)
         verdict = Verdict(Outcome.INCONCLUSIVE, Reason.BEACON_LOST)
     attestations = await _attestations(context, flow, view, data, verdict)
     known = Judged(
-        view.state.record, verdict.outcome, verdict.reason, bundle_hash(data), attestations
+        record=view.state.record,
+        outcome=verdict.outcome,
+        reason=verdict.reason,
+        paid=verdict.paid,
+        bundle=bundle_hash(data),
+        attestations=attestations,
     )
     await blocking(context.book.set_fact, flow.job_id, "verdict", known.to_bytes())
     extra = {"job": flow.job_id, "outcome": verdict.outcome.name, "reason": verdict.reason.name}
@@ -196,6 +204,7 @@ async def claim(context: Context, flow: Flow, view: View) -> None:
         view.sealing,
         known.outcome,
         known.reason,
+        known.paid,
         known.bundle,
         known.attestations,
     )

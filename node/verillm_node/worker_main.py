@@ -190,12 +190,10 @@ async def _serve(
     head = None if settings.engine.model is None else HeadRows(settings.engine.model)
     attest = Attester(chain, identity, spec, head)
     link = Link(LINK_STALL_SECONDS)
-    watch = Watch(chain, spec, worker, book, Registry(chain, terms.reserve_bps), link, set())
+    watch = Watch(chain, spec, worker, book, Registry(chain, terms.reserve_bps), link)
 
     async def see() -> None:
         await blocking(follower.poll)
-        if settings.watch:
-            await watch.round()
 
     async def sweep() -> None:
         await blocking(traces.sweep)
@@ -207,6 +205,8 @@ async def _serve(
     async with asyncio.TaskGroup() as loops:
         loops.create_task(repeat(settings.chain.poll_seconds, see, stop))
         loops.create_task(repeat(SWEEP_SECONDS, sweep, stop))
+        if settings.watch:
+            loops.create_task(repeat(settings.watch_seconds, watch.round, stop))
         loops.create_task(serve(app, listener, stop))
     await link.close()
 

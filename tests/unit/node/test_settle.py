@@ -1,0 +1,63 @@
+import itertools
+
+import pytest
+
+from verillm.chain.contract import Status
+from verillm_node.settle import KEEP_BELOW, Known, Seen, Step, next_step
+
+DEADLINE, UNTIL = 1_000, 2_000
+NOTHING = Known(inferred=False, verified=False, judged=False, deadline=DEADLINE)
+INFERRED = Known(inferred=True, verified=False, judged=False, deadline=DEADLINE)
+VERIFIED = Known(inferred=True, verified=True, judged=False, deadline=DEADLINE)
+JUDGED = Known(inferred=True, verified=True, judged=True, deadline=DEADLINE)
+
+
+@pytest.mark.parametrize(
+    ("known", "status", "now", "step"),
+    [
+        (NOTHING, Status.NONE, DEADLINE - 1, Step.INFER),
+        (NOTHING, Status.NONE, DEADLINE, Step.GIVE_UP),
+        (INFERRED, Status.NONE, DEADLINE - 1, Step.POST),
+        (INFERRED, Status.NONE, DEADLINE, Step.GIVE_UP),
+        (INFERRED, Status.POSTED, UNTIL - 1, Step.VERIFY),
+        (VERIFIED, Status.POSTED, UNTIL - 1, Step.SEAL),
+        (INFERRED, Status.POSTED, UNTIL, Step.REFUND),
+        (VERIFIED, Status.POSTED, UNTIL, Step.REFUND),
+        (VERIFIED, Status.SEALED, UNTIL - 1, Step.JUDGE),
+        (JUDGED, Status.SEALED, UNTIL - 1, Step.CLAIM),
+        (JUDGED, Status.SEALED, UNTIL, Step.CLAIM),
+        (JUDGED, Status.CLAIMED, UNTIL - 1, Step.WAIT),
+        (JUDGED, Status.CLAIMED, UNTIL, Step.FINALIZE),
+        (JUDGED, Status.CHALLENGED, UNTIL - 1, Step.DEFEND),
+        (JUDGED, Status.CHALLENGED, UNTIL, Step.DEFEND),
+        (JUDGED, Status.FINAL, UNTIL, Step.CLOSE),
+    ],
+)
+def test_each_state_has_one_next_step(known: Known, status: Status, now: int, step: Step) -> None:
+    assert next_step(known, Seen(status, UNTIL, now)) is step
+
+
+def test_a_post_that_the_chain_lost_is_posted_again() -> None:
+    """A reorganisation, or an Anvil that came back a second older, needs no code of its own."""
+    assert next_step(JUDGED, Seen(Status.NONE, 0, DEADLINE - 1)) is Step.POST
+
+
+@pytest.mark.parametrize("status", [Status.POSTED, Status.SEALED])
+def test_a_beacon_is_kept_before_the_chain_forgets_it(status: Status) -> None:
+    for known in (INFERRED, JUDGED):
+        assert next_step(known, Seen(status, UNTIL, 0, KEEP_BELOW - 1)) is Step.KEEP
+        assert next_step(known, Seen(status, UNTIL, 0, KEEP_BELOW)) is not Step.KEEP
+        assert next_step(known, Seen(status, UNTIL, 0, None)) is not Step.KEEP
+
+
+def test_every_state_of_store_and_chain_has_a_step() -> None:
+    bools = (False, True)
+    for inferred, verified, judged in itertools.product(bools, bools, bools):
+        known = Known(inferred, verified, judged, DEADLINE)
+        for status, now in itertools.product(Status, (0, DEADLINE, UNTIL)):
+            assert next_step(known, Seen(status, UNTIL, now)) in Step
+
+
+def test_no_money_moves_before_a_worker_has_committed() -> None:
+    for now in range(0, 2 * DEADLINE, 100):
+        assert next_step(NOTHING, Seen(Status.NONE, 0, now)) in (Step.INFER, Step.GIVE_UP)
