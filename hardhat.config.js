@@ -18,7 +18,7 @@ module.exports = {
     settings: {
       evmVersion: "prague",
       optimizer: { enabled: true, runs: 200 },
-      viaIR: false,
+      viaIR: true,
       metadata: { bytecodeHash: "none" },
     },
   },

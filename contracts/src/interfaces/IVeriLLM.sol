@@ -24,7 +24,8 @@ enum Outcome {
 }
 
 /// @notice Everything that a deployment fixes for good.
-/// @dev Durations in seconds, shares in basis points, amounts in token units.
+/// @dev Durations in seconds, shares in basis points, amounts in token units. `jobWindow` bounds how far
+/// ahead of `post` a job's deadline may lie; `kappaBps` is the least lock in parts of maxFee.
 struct Config {
     address token;
     address adjudicator;
@@ -35,6 +36,7 @@ struct Config {
     uint32 unbonding;
     uint32 unlockDelay;
     uint32 keyGrace;
+    uint32 jobWindow;
     uint16 kappaBps;
     uint16 reserveBps;
     uint16 inferencerBps;
@@ -134,19 +136,28 @@ struct Inner {
     uint64 newTokens;
 }
 
-/// @notice Everything fixed when a job is sealed; arrays run over the committee.
-struct Sealing {
-    bytes32 secret;
-    Inner inner;
-    uint96 fee;
-    uint32[] seats;
-    address[] owners;
-    bytes32[] inners;
-    uint96[] locks;
-    uint40 sealedBlock;
+/// @notice A drawn seat with what its owner committed to and what is locked on it.
+struct Member {
+    uint32 seat;
+    address owner;
+    bytes32 inner;
+    uint96 lock;
 }
 
-/// @notice Everything fixed when a verdict is claimed.
+/// @notice Everything fixed when a job is sealed; the committee in drawn order.
+/// @param beacon hash of the block of `post`: with secret and commitment it gives the draw.
+struct Sealing {
+    bytes32 secret;
+    bytes32 beacon;
+    Inner inner;
+    uint96 fee;
+    uint40 sealedBlock;
+    Member[] committee;
+}
+
+/// @notice Everything fixed when a verdict is claimed; all zero but `beacon` where the public round was opened
+/// because nobody claimed.
+/// @param beacon hash of the block of `seal`: with the record after seal it gives the positions.
 struct Claiming {
     address claimer;
     Outcome outcome;
@@ -179,6 +190,20 @@ struct Opening {
     bytes32[] path;
 }
 
+/// @notice A checked request, by its place in the drawn order, with the lengths that `reveal` fixed.
+struct Checked {
+    uint16 index;
+    uint32 promptTokens;
+    uint32 newTokens;
+}
+
+/// @notice Sums over the compared positions of one pair of parties (docs/protocol.md §7).
+struct PairStatistics {
+    uint64 sum;
+    uint32 cells;
+    uint32 over;
+}
+
 /// @title VeriLLM: stakes, jobs and verdicts of a verifiable inference network
 /// @notice The byte-exact protocol is docs/protocol.md.
 /// @dev Assumptions. (1) A job's scheduler does not also choose the hash of the blocks that hold its `post` and `seal`; together they could steer a draw. (2) Whoever is judged can send a
@@ -187,7 +212,9 @@ struct Opening {
 interface IVeriLLM {
     // ── Money in and out ────────────────────────────────────────────────────────────────────────
     event Deposited(address indexed client, address indexed scheduler, uint256 amount);
-    event UnlockRequested(address indexed client, address indexed scheduler, uint256 amount, uint256 availableAt);
+    event UnlockRequested(
+        address indexed client, address indexed scheduler, uint256 amount, uint256 availableAt
+    );
     event DepositWithdrawn(address indexed client, address indexed scheduler, uint256 amount);
     event StakeAdded(address indexed operator, uint256 amount);
     event StakeWithdrawalRequested(address indexed operator, uint256 amount, uint256 availableAt);
@@ -197,19 +224,27 @@ interface IVeriLLM {
 
     // ── Models and seats ────────────────────────────────────────────────────────────────────────
     event ModelRegistered(ModelId indexed modelId, ModelSpec spec);
-    event SeatJoined(ModelId indexed modelId, uint32 indexed seat, address indexed owner, uint96 price);
-    event SeatLeft(ModelId indexed modelId, uint32 indexed seat, address indexed owner, uint256 releasableAt);
+    event SeatJoined(
+        ModelId indexed modelId, uint32 indexed seat, address indexed owner, uint96 price
+    );
+    event SeatLeft(
+        ModelId indexed modelId, uint32 indexed seat, address indexed owner, uint256 releasableAt
+    );
+    event SeatEvicted(
+        ModelId indexed modelId, uint32 indexed seat, address indexed owner, uint256 releasableAt
+    );
     event SeatReleased(ModelId indexed modelId, uint32 indexed seat, address indexed owner);
 
     // ── Jobs ────────────────────────────────────────────────────────────────────────────────────
-    event Posted(JobId indexed jobId, address indexed scheduler, address indexed client, Posting posting);
+    event Posted(
+        JobId indexed jobId, address indexed scheduler, address indexed client, Posting posting
+    );
     event Sealed(JobId indexed jobId, Sealing sealing);
     event Claimed(JobId indexed jobId, Claiming claiming);
-    event BeaconKept(JobId indexed jobId, uint256 blockNumber, bytes32 beacon);
-    event ChallengeOpened(JobId indexed jobId, address indexed challenger, uint256 openBy, bytes32 beacon);
-    event Revealed(JobId indexed jobId, uint16 checkedIndex, uint32 promptTokens, uint32 newTokens);
-    event PositionServed(JobId indexed jobId, uint8 indexed party, uint16 checkedIndex, uint16 positionIndex);
-    event PairCompared(JobId indexed jobId, uint8 partyA, uint8 partyB, uint16 checkedIndex, uint16 positionIndex);
+    event BeaconKept(uint256 indexed blockNumber, bytes32 beacon);
+    event ChallengeOpened(
+        JobId indexed jobId, address indexed challenger, uint256 openBy, bytes32 beacon
+    );
     event Finalized(JobId indexed jobId, Outcome outcome, uint8 reason);
     event Paid(JobId indexed jobId, address indexed account, uint256 amount);
     event Slashed(JobId indexed jobId, address indexed operator, uint256 amount);
@@ -227,8 +262,6 @@ interface IVeriLLM {
     error NotOperator(address caller);
     error ModelUnknown(ModelId modelId);
     error ModelKnown(ModelId modelId);
-    error ProfileOutOfBounds(bytes32 field);
-    error SpecMismatch(ModelId expected, ModelId actual);
     error SeatNotActive(ModelId modelId, uint32 seat);
     error SeatNotOwned(ModelId modelId, uint32 seat, address caller);
     error SeatStillBonded(uint256 releasableAt);
@@ -251,11 +284,8 @@ interface IVeriLLM {
     error BeaconUnavailable(uint256 blockNumber);
     error OutcomeInvalid();
     error AttestationsInsufficient(uint256 valid, uint256 required);
-    error FeeOverMaximum(uint256 fee, uint256 maxFee);
-    error OpeningInvalid(uint256 party, bytes32 fact);
-    error AlreadyRevealed(uint256 checkedIndex);
-    error NotRevealed(uint256 checkedIndex);
-    error NotCompared(uint256 partyA, uint256 partyB);
+    error DeadlineTooFar(uint256 deadline, uint256 latest);
+    error SeatBacked(uint256 balance, uint256 staked);
 
     // ── Client ──────────────────────────────────────────────────────────────────────────────────
     /// @notice Puts `amount` at the disposal of jobs that the caller signs for `scheduler`.
@@ -284,6 +314,8 @@ interface IVeriLLM {
     function leave(ModelId modelId, uint32 seat) external;
     /// @notice Frees the slot and the stake of a seat whose unbonding has ended.
     function release(ModelId modelId, uint32 seat) external;
+    /// @notice Puts out a seat whose owner's balance no longer covers its staked sum; anyone may.
+    function evict(ModelId modelId, uint32 seat) external;
 
     // ── A job's life ────────────────────────────────────────────────────────────────────────────
     /// @notice Posts an inferencer's commitment to a signed job; locks fee, exposure and bond.
@@ -315,64 +347,64 @@ interface IVeriLLM {
         bytes[] calldata attestations
     ) external;
     /// @notice Settles an unchallenged claim; pays the caller a fixed fee from the scheduler's share.
-    function finalize(Posting calldata posting, Sealing calldata sealing, Claiming calldata claiming) external;
+    function finalize(
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming
+    ) external;
     /// @notice Ends a job that was not sealed in time, at the scheduler's cost.
     function refund(Posting calldata posting) external;
-    /// @notice Stores the beacon that the job's next step needs, while the chain still knows it.
-    function keep(Posting calldata posting, Sealing calldata sealing) external;
+    /// @notice Stores the hash of a block while the chain still knows it, for every job posted or sealed in it.
+    function keep(uint256 blockNumber) external;
 
     // ── The public round ────────────────────────────────────────────────────────────────────────
+    // Lengths and openings go to the adjudicator, see IAdjudicator.
+
     /// @notice Opens the public round: bonded against a claim, free against a scheduler that let the claim deadline pass.
-    function challenge(Posting calldata posting, Sealing calldata sealing, Claiming calldata claiming) external;
-    /// @notice Fixes prompt and output length of a checked request from the inferencer's item leaf.
-    function reveal(
+    function challenge(
         Posting calldata posting,
         Sealing calldata sealing,
-        Claiming calldata claiming,
-        uint16 checkedIndex,
-        ItemLeaf calldata leaf,
-        bytes32[] calldata itemPath
-    ) external;
-    /// @notice Puts one party's opening of one challenged position into calldata; anyone may, for anyone.
-    function serve(
-        Posting calldata posting,
-        Sealing calldata sealing,
-        Claiming calldata claiming,
-        ModelSpec calldata spec,
-        uint16 checkedIndex,
-        uint16 positionIndex,
-        Opening calldata opening
-    ) external;
-    /// @notice Compares several parties' openings of one position; counts as serving them.
-    function compare(
-        Posting calldata posting,
-        Sealing calldata sealing,
-        Claiming calldata claiming,
-        ModelSpec calldata spec,
-        uint16 checkedIndex,
-        uint16 positionIndex,
-        Opening[] calldata openings
+        Claiming calldata claiming
     ) external;
     /// @notice Computes the verdict of the public round and settles by it.
     function adjudicate(
         Posting calldata posting,
         Sealing calldata sealing,
-        Claiming calldata claiming,
-        ModelSpec calldata spec
+        Claiming calldata claiming
     ) external;
 
     // ── Reads ───────────────────────────────────────────────────────────────────────────────────
     function config() external view returns (Config memory);
-    function jobState(JobId jobId) external view returns (Status status, uint40 deadline, bytes32 record);
+    function jobState(JobId jobId)
+        external
+        view
+        returns (Status status, uint40 deadline, bytes32 record);
     function jobIdOf(Job calldata job) external view returns (JobId);
-    function depositOf(address client, address scheduler) external view returns (uint96 amount, uint96 unlocking, uint40 availableAt);
-    function accountOf(address operator) external view returns (uint96 balance, uint96 locked, uint96 staked, uint96 withdrawing, uint40 availableAt, address hotKey);
+    function depositOf(address client, address scheduler)
+        external
+        view
+        returns (uint96 amount, uint96 unlocking, uint40 availableAt);
+    function accountOf(address operator)
+        external
+        view
+        returns (
+            uint96 balance,
+            uint96 locked,
+            uint96 staked,
+            uint96 withdrawing,
+            uint40 availableAt,
+            address hotKey
+        );
     function operatorOf(address hotKey) external view returns (address operator);
-    function seatOf(ModelId modelId, uint32 seat) external view returns (address owner, uint40 activeFrom, uint40 leftAt, uint96 price);
+    function seatOf(ModelId modelId, uint32 seat)
+        external
+        view
+        returns (address owner, uint40 activeFrom, uint40 leftAt, uint96 price);
     function slotsOf(ModelId modelId) external view returns (uint32 slots, uint32 owners);
     function nonceUsed(address client, uint256 nonce) external view returns (bool);
     /// @notice The committee that `seal` will demand, and the checked requests; for schedulers and auditors.
-    function drawOf(Posting calldata posting, bytes32 secret, bytes32 beacon) external view returns (uint32[] memory seats, address[] memory owners, uint16[] memory checked);
-    /// @notice The challenged positions of a checked request.
-    function positionsOf(bytes32 sealedRecord, bytes32 beacon, uint16 request, uint32 promptTokens, uint32 newTokens, uint16 wanted) external pure returns (uint32[] memory);
+    function drawOf(Posting calldata posting, bytes32 secret, bytes32 beacon)
+        external
+        view
+        returns (uint32[] memory seats, address[] memory owners, uint16[] memory checked);
 }

@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.30;
+
+import {IAdjudicator} from "./interfaces/IAdjudicator.sol";
+import {
+    Checked,
+    Claiming,
+    ItemLeaf,
+    JobId,
+    ModelId,
+    ModelSpec,
+    Opening,
+    Outcome,
+    PairStatistics,
+    Posting,
+    Sealing
+} from "./interfaces/IVeriLLM.sol";
+import {DrawLib} from "./libraries/DrawLib.sol";
+import {MerkleLib} from "./libraries/MerkleLib.sol";
+import {OpeningLib} from "./libraries/OpeningLib.sol";
+import {RecordLib} from "./libraries/RecordLib.sol";
+import {SpecLib} from "./libraries/SpecLib.sol";
+import {StatisticsLib} from "./libraries/StatisticsLib.sol";
+import {VerdictLib} from "./libraries/VerdictLib.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {BitMaps} from "@openzeppelin/contracts/utils/structs/BitMaps.sol";
+
+/// @title Adjudicator
+/// @notice The public round: openings in calldata, sums in storage, the verdict from the sums.
+/// @dev Parties are numbered 0 (the inferencer), 1..m (the committee in drawn order). Nobody votes: whoever
+/// calls, only openings under sealed commitments count.
+contract Adjudicator is IAdjudicator {
+    using BitMaps for BitMaps.BitMap;
+
+    /// @dev What verdicts need of a model; it follows from the id, so it is the same for all networks.
+    /// `layers` counts the final norm and is non-zero iff the model is known.
+    struct Check {
+        uint16 layers;
+        uint16 checkedRequests;
+        uint16 positions;
+        uint16 minPositions;
+        uint16 overRefund;
+        uint16 overSlash;
+        uint32 meanRefund;
+        uint32 meanSlash;
+    }
+
+    /// @dev Bit p of a mask is party p. `positions` counts those of all revealed requests, `served` those that
+    /// a party opened. Bit maps hold 64 bits for each checked request.
+    struct Round {
+        uint40 revealBy;
+        uint40 openBy;
+        uint40 compareBy;
+        uint8 revealed;
+        uint16 positions;
+        uint8 nonFinite;
+        uint8 mismatched;
+        JobId jobId;
+        uint16[8] served;
+        mapping(uint256 checkedIndex => Lengths) lengths;
+        mapping(uint256 party => BitMaps.BitMap) openings;
+        mapping(uint256 pair => BitMaps.BitMap) compared;
+        mapping(uint256 pair => PairStatistics) statistics;
+    }
+
+    /// @dev Of a checked request, as the inferencer committed to them; zero until revealed.
+    struct Lengths {
+        uint32 promptTokens;
+        uint32 newTokens;
+    }
+
+    mapping(ModelId => Check) private _checks;
+    mapping(address network => mapping(bytes32 record => Round)) private _rounds;
+
+    // ── Before and after a round ────────────────────────────────────────────────────────────────
+
+    /// @inheritdoc IAdjudicator
+    function registerModel(bytes calldata encoded)
+        external
+        returns (ModelId modelId, uint96 seatStake, uint8 committee, uint16 checkedRequests)
+    {
+        ModelSpec memory spec = abi.decode(encoded, (ModelSpec));
+        SpecLib.requireSane(spec);
+        bytes32 hash = keccak256(abi.encode(spec));
+        require(keccak256(encoded) == hash, SpecNotCanonical());
+        modelId = ModelId.wrap(hash);
+        (seatStake, committee, checkedRequests) =
+        (spec.seatStake, spec.committee, spec.checkedRequests);
+        _checks[modelId] = Check({
+            layers: uint16(spec.profile.layers.length), // at most 33
+            checkedRequests: spec.checkedRequests,
+            positions: spec.positions,
+            minPositions: spec.profile.minPositions,
+            overRefund: spec.profile.overRefund,
+            overSlash: spec.profile.overSlash,
+            meanRefund: spec.profile.meanRefund,
+            meanSlash: spec.profile.meanSlash
+        });
+    }
+
+    /// @inheritdoc IAdjudicator
+    function open(JobId jobId, bytes32 record, uint40 revealBy, uint40 openBy, uint40 compareBy)
+        external
+    {
+        Round storage round = _rounds[msg.sender][record];
+        round.jobId = jobId;
+        round.revealBy = revealBy;
+        round.openBy = openBy;
+        round.compareBy = compareBy;
+    }
+
+    // ── The round ───────────────────────────────────────────────────────────────────────────────
+
+    /// @inheritdoc IAdjudicator
+    function reveal(
+        address network,
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming,
+        uint16 checkedIndex,
+        ItemLeaf calldata leaf,
+        bytes32[] calldata itemPath
+    ) external {
+        Round storage round = _roundOf(network, posting, sealing, claiming);
+        require(block.timestamp < round.revealBy, DeadlinePassed(round.revealBy));
+        Check storage model = _checks[posting.quote.modelId];
+        uint256 request = _drawn(posting, sealing, checkedIndex, model.checkedRequests);
+        bool included = leaf.item == request
+            && MerkleLib.verify(
+                sealing.inner.itemsRoot,
+                OpeningLib.itemLeaf(leaf),
+                request,
+                sealing.inner.items,
+                itemPath
+            );
+        require(included, OpeningInvalid(0, "item"));
+        // Lengths that no trace can have are as good as none.
+        bool possible = leaf.promptTokens != 0 && leaf.newTokens != 0
+            && uint256(leaf.promptTokens) + leaf.newTokens <= type(uint32).max;
+        require(possible, OpeningInvalid(0, "lengths"));
+        Lengths storage lengths = round.lengths[checkedIndex];
+        require(lengths.newTokens == 0, AlreadyRevealed(checkedIndex));
+        lengths.promptTokens = leaf.promptTokens;
+        lengths.newTokens = leaf.newTokens;
+        ++round.revealed;
+        // At most 16 requests of 64 positions.
+        round.positions += uint16(
+            DrawLib.positionCount(leaf.promptTokens, leaf.newTokens, model.positions)
+        );
+        emit Revealed(round.jobId, checkedIndex, leaf.promptTokens, leaf.newTokens);
+    }
+
+    /// @inheritdoc IAdjudicator
+    function serve(
+        address network,
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming,
+        ModelSpec calldata spec,
+        Checked calldata checked,
+        uint16 positionIndex,
+        Opening calldata opening
+    ) external {
+        Round storage round = _roundOf(network, posting, sealing, claiming);
+        OpeningLib.Place memory place =
+            _placeOf(round, posting, sealing, claiming.beacon, spec, checked, positionIndex);
+        if (OpeningLib.check(opening, place, sealing, spec)) {
+            // Nothing below the item was checked, nor has it to be.
+            require(block.timestamp < round.openBy, DeadlinePassed(round.openBy));
+            _markMismatched(round, opening.party, place.checkedIndex);
+        } else {
+            _take(round, place, opening);
+        }
+    }
+
+    /// @inheritdoc IAdjudicator
+    function compare(
+        address network,
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming,
+        ModelSpec calldata spec,
+        Checked calldata checked,
+        uint16 positionIndex,
+        Opening[] calldata openings
+    ) external {
+        Round storage round = _roundOf(network, posting, sealing, claiming);
+        OpeningLib.Place memory place =
+            _placeOf(round, posting, sealing, claiming.beacon, spec, checked, positionIndex);
+        for (uint256 i = 0; i < openings.length; ++i) {
+            Opening calldata opening = openings[i];
+            require(
+                i == 0 || opening.party > openings[i - 1].party, PartiesNotAscending(opening.party)
+            );
+            bool mismatched = OpeningLib.check(opening, place, sealing, spec);
+            // A mismatched item has no such position to compare: serve it alone.
+            require(!mismatched, OpeningInvalid(opening.party, "mismatched"));
+            _take(round, place, opening);
+            if (openings[0].party == 0 && opening.token != openings[0].token) {
+                _markMismatched(round, opening.party, place.checkedIndex);
+            }
+        }
+        _addPairs(round, place, spec, openings);
+    }
+
+    /// @inheritdoc IAdjudicator
+    function verdict(bytes32 record, ModelId modelId, uint256 requests, uint256 size)
+        external
+        view
+        returns (Outcome outcome, uint8 reason, uint256 lost)
+    {
+        Round storage round = _rounds[msg.sender][record];
+        Check storage model = _checks[modelId];
+        if (round.revealed < Math.min(requests, model.checkedRequests)) {
+            // No positions exist yet, so nobody else is late.
+            require(block.timestamp >= round.revealBy, DeadlineNotReached(round.revealBy));
+            return (Outcome.Slash, VerdictLib.WITHHELD, 1);
+        }
+        uint256 silent = _silent(round, size);
+        require(silent == 0 || block.timestamp >= round.openBy, DeadlineNotReached(round.openBy));
+        lost = silent | round.nonFinite;
+        // Causes in the order of docs/protocol.md §7; the first hit decides.
+        if (silent & 1 != 0) return (Outcome.Slash, VerdictLib.WITHHELD, lost);
+        if (lost & 1 != 0) return (Outcome.Slash, VerdictLib.NON_FINITE, lost);
+        if (round.positions < model.minPositions) {
+            return (Outcome.Inconclusive, VerdictLib.TOO_FEW_POSITIONS, lost);
+        }
+        uint256 out = lost | round.mismatched;
+        if (!_isCompared(round, model, out, size)) {
+            return (Outcome.Inconclusive, VerdictLib.NOT_COMPARED, lost);
+        }
+        (outcome, reason) = _judge(round, model, out, size);
+        if (reason == VerdictLib.NO_CLIQUE && round.mismatched != 0) {
+            reason = VerdictLib.TASK_MISMATCH;
+        }
+    }
+
+    // ── Reads ───────────────────────────────────────────────────────────────────────────────────
+
+    /// @inheritdoc IAdjudicator
+    function roundOf(address network, bytes32 record)
+        external
+        view
+        returns (
+            JobId jobId,
+            uint8 revealed,
+            uint16 positions,
+            uint8 nonFinite,
+            uint8 mismatched,
+            uint16[8] memory served
+        )
+    {
+        Round storage round = _rounds[network][record];
+        jobId = round.jobId;
+        revealed = round.revealed;
+        positions = round.positions;
+        nonFinite = round.nonFinite;
+        mismatched = round.mismatched;
+        served = round.served;
+    }
+
+    /// @inheritdoc IAdjudicator
+    function pairOf(address network, bytes32 record, uint256 partyA, uint256 partyB)
+        external
+        view
+        returns (PairStatistics memory)
+    {
+        return _rounds[network][record].statistics[_pair(partyA, partyB)];
+    }
+
+    /// @inheritdoc IAdjudicator
+    function positionsOf(
+        bytes32 sealedRecord,
+        bytes32 beacon,
+        uint16 request,
+        uint32 promptTokens,
+        uint32 newTokens,
+        uint16 wanted
+    ) external pure returns (uint32[] memory) {
+        bytes32 seed = DrawLib.positionSeed(sealedRecord, beacon);
+        return DrawLib.positions(seed, request, promptTokens, newTokens, wanted);
+    }
+
+    // ── What a call is about ────────────────────────────────────────────────────────────────────
+
+    /// @dev The round of these very values.
+    function _roundOf(
+        address network,
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming
+    ) private view returns (Round storage round) {
+        bytes32 sealedRecord = RecordLib.sealedRecord(RecordLib.posted(posting), sealing);
+        bytes32 record = RecordLib.claimed(sealedRecord, claiming);
+        round = _rounds[network][record];
+        require(round.openBy != 0, RoundUnknown(record));
+    }
+
+    function _drawn(
+        Posting calldata posting,
+        Sealing calldata sealing,
+        uint256 index,
+        uint256 wanted
+    ) private pure returns (uint256) {
+        bytes32 draw = DrawLib.draw(sealing.secret, posting.commitment, sealing.beacon);
+        uint16[] memory checked = DrawLib.checkedRequests(draw, posting.job.requests, wanted);
+        require(index < checked.length, CheckedOutOfBounds(index, checked.length));
+        return checked[index];
+    }
+
+    function _placeOf(
+        Round storage round,
+        Posting calldata posting,
+        Sealing calldata sealing,
+        bytes32 beacon,
+        ModelSpec calldata spec,
+        Checked calldata checked,
+        uint16 positionIndex
+    ) private view returns (OpeningLib.Place memory place) {
+        ModelId modelId = ModelId.wrap(keccak256(abi.encode(spec)));
+        require(
+            ModelId.unwrap(modelId) == ModelId.unwrap(posting.quote.modelId),
+            SpecMismatch(posting.quote.modelId, modelId)
+        );
+        Lengths storage lengths = round.lengths[checked.index];
+        require(
+            checked.newTokens != 0 && lengths.newTokens == checked.newTokens
+                && lengths.promptTokens == checked.promptTokens,
+            NotRevealed(checked.index)
+        );
+        place.checkedIndex = checked.index;
+        // At most 16.
+        place.checkedCount = uint16(Math.min(posting.job.requests, spec.checkedRequests));
+        place.positionIndex = positionIndex;
+        place.promptTokens = checked.promptTokens;
+        place.newTokens = checked.newTokens;
+        // Below 4096.
+        place.request = uint32(_drawn(posting, sealing, checked.index, spec.checkedRequests));
+        place.position = _position(posting, sealing, beacon, place, spec.positions);
+    }
+
+    function _position(
+        Posting calldata posting,
+        Sealing calldata sealing,
+        bytes32 beacon,
+        OpeningLib.Place memory place,
+        uint256 wanted
+    ) private pure returns (uint32) {
+        bytes32 sealedRecord = RecordLib.sealedRecord(RecordLib.posted(posting), sealing);
+        uint32[] memory drawn = DrawLib.positions(
+            DrawLib.positionSeed(sealedRecord, beacon),
+            place.request,
+            place.promptTokens,
+            place.newTokens,
+            wanted
+        );
+        uint256 index = place.positionIndex;
+        require(index < drawn.length, PositionOutOfBounds(index, drawn.length));
+        return drawn[index];
+    }
+
+    // ── Sums ────────────────────────────────────────────────────────────────────────────────────
+
+    /// @dev Before `openBy` an opening counts as served; after it only what was served is still compared.
+    function _take(Round storage round, OpeningLib.Place memory place, Opening calldata opening)
+        private
+    {
+        uint8 party = opening.party;
+        if (!StatisticsLib.isFinite(opening.slices) || !StatisticsLib.isFinite(opening.finalState))
+        {
+            round.nonFinite |= uint8(1 << party); // at most 7
+        }
+        uint256 index = _index(place);
+        if (round.openings[party].get(index)) return;
+        require(block.timestamp < round.openBy, DeadlinePassed(round.openBy));
+        round.openings[party].set(index);
+        ++round.served[party];
+        emit PositionServed(round.jobId, party, place.checkedIndex, place.positionIndex);
+    }
+
+    function _markMismatched(Round storage round, uint8 party, uint16 checkedIndex) private {
+        uint8 bit = uint8(1 << party); // parties are at most 7
+        if (round.mismatched & bit != 0) return;
+        round.mismatched |= bit;
+        emit ItemMismatched(round.jobId, party, checkedIndex);
+    }
+
+    function _addPairs(
+        Round storage round,
+        OpeningLib.Place memory place,
+        ModelSpec calldata spec,
+        Opening[] calldata openings
+    ) private {
+        uint256 zone = StatisticsLib.zone(place.position, place.promptTokens);
+        (uint64[] memory sums, bool[] memory over) = StatisticsLib.compare(openings, spec, zone);
+        uint32 layers = uint32(spec.profile.layers.length); // at most 33
+        uint256 n = 0;
+        for (uint256 i = 0; i < openings.length; ++i) {
+            for (uint256 j = i + 1; j < openings.length; ++j) {
+                PairStatistics memory added = PairStatistics(sums[n], layers, over[n] ? 1 : 0);
+                _addPair(round, place, openings[i].party, openings[j].party, added);
+                ++n;
+            }
+        }
+    }
+
+    /// @dev A pair that was compared at this position before is left as it is.
+    function _addPair(
+        Round storage round,
+        OpeningLib.Place memory place,
+        uint8 a,
+        uint8 b,
+        PairStatistics memory added
+    ) private {
+        BitMaps.BitMap storage compared = round.compared[_pair(a, b)];
+        uint256 index = _index(place);
+        if (compared.get(index)) return;
+        compared.set(index);
+        PairStatistics storage sum = round.statistics[_pair(a, b)];
+        // At most 1024 positions of 33 layers with ratios below 2^39: all three stay far inside.
+        sum.sum += added.sum;
+        sum.cells += added.cells;
+        sum.over += added.over;
+        emit PairCompared(round.jobId, a, b, place.checkedIndex, place.positionIndex);
+    }
+
+    function _index(OpeningLib.Place memory place) private pure returns (uint256) {
+        return uint256(place.checkedIndex) * SpecLib.MAX_POSITIONS + place.positionIndex;
+    }
+
+    function _pair(uint256 a, uint256 b) private pure returns (uint256) {
+        return (a << 8) | b;
+    }
+
+    // ── The verdict ─────────────────────────────────────────────────────────────────────────────
+
+    /// @dev Who is mismatched has shown why it cannot open.
+    function _silent(Round storage round, uint256 size) private view returns (uint256 silent) {
+        for (uint256 party = 0; party <= size; ++party) {
+            if (round.served[party] < round.positions) silent |= 1 << party;
+        }
+        return silent & ~uint256(round.mismatched);
+    }
+
+    /// @dev Whether all pairs that count are compared at all positions; reverts as long as somebody may still.
+    function _isCompared(Round storage round, Check storage model, uint256 out, uint256 size)
+        private
+        view
+        returns (bool)
+    {
+        uint256 cells = uint256(round.positions) * model.layers;
+        for (uint256 b = 1; b <= size; ++b) {
+            for (uint256 a = 0; a < b; ++a) {
+                if (out & ((1 << a) | (1 << b)) != 0) continue;
+                if (round.statistics[_pair(a, b)].cells == cells) continue;
+                require(block.timestamp >= round.compareBy, NotCompared(a, b));
+                return false;
+            }
+        }
+        return true;
+    }
+
+    function _judge(Round storage round, Check storage model, uint256 out, uint256 size)
+        private
+        view
+        returns (Outcome, uint8)
+    {
+        VerdictLib.Relations memory relations;
+        relations.adjacency = new uint256[](size);
+        relations.good = ~(out >> 1) & ((1 << size) - 1);
+        for (uint256 b = 1; b <= size; ++b) {
+            for (uint256 a = 0; a < b; ++a) {
+                if (out & ((1 << a) | (1 << b)) != 0) continue;
+                PairStatistics memory sums = round.statistics[_pair(a, b)];
+                bool agree = VerdictLib.agree(sums, model.meanRefund, model.overRefund);
+                if (a != 0 && agree) {
+                    relations.adjacency[a - 1] |= 1 << (b - 1);
+                    relations.adjacency[b - 1] |= 1 << (a - 1);
+                } else if (a == 0) {
+                    if (agree) relations.refundTier |= 1 << (b - 1);
+                    agree = VerdictLib.agree(sums, model.meanSlash, model.overSlash);
+                    if (agree) relations.slashTier |= 1 << (b - 1);
+                }
+            }
+        }
+        return VerdictLib.judge(relations);
+    }
+}

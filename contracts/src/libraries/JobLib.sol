@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.30;
+
+import {IVeriLLM, JobId, Status} from "../interfaces/IVeriLLM.sol";
+
+/// @notice A job's state machine: one function per transition, each starting with its guard.
+/// @dev `deadline` is when the state's regular way out ends. Callers bring what `record` hashes.
+library JobLib {
+    struct State {
+        Status status;
+        uint40 deadline;
+        bytes32 record;
+    }
+
+    using JobLib for State;
+
+    // ── Guards ──────────────────────────────────────────────────────────────────────────────────
+
+    function requireStatus(State storage self, JobId jobId, Status expected) internal view {
+        require(self.status == expected, IVeriLLM.StatusWrong(jobId, self.status, expected));
+    }
+
+    function requireAt(State storage self, JobId jobId, Status expected, bytes32 record)
+        internal
+        view
+    {
+        self.requireStatus(jobId, expected);
+        require(self.record == record, IVeriLLM.RecordMismatch(jobId));
+    }
+
+    function requireBefore(uint256 deadline) internal view {
+        require(block.timestamp < deadline, IVeriLLM.DeadlinePassed(deadline));
+    }
+
+    function requireAfter(uint256 deadline) internal view {
+        require(block.timestamp >= deadline, IVeriLLM.DeadlineNotReached(deadline));
+    }
+
+    // ── Transitions ─────────────────────────────────────────────────────────────────────────────
+
+    function post(State storage self, JobId jobId, bytes32 record, uint40 sealBy) internal {
+        self.requireStatus(jobId, Status.None);
+        _enter(self, Status.Posted, record, sealBy);
+    }
+
+    // The others follow `requireAt`: callers need the old record checked before they can compute the new one.
+
+    function seal(State storage self, bytes32 record, uint40 claimBy) internal {
+        _enter(self, Status.Sealed, record, claimBy);
+    }
+
+    function claim(State storage self, bytes32 record, uint40 finalizeAfter) internal {
+        _enter(self, Status.Claimed, record, finalizeAfter);
+    }
+
+    /// @notice From Claimed with the claim's record, or from Sealed with that of an empty claim.
+    function challenge(State storage self, bytes32 record, uint40 openBy) internal {
+        _enter(self, Status.Challenged, record, openBy);
+    }
+
+    /// @notice The record is dropped: whoever needs it finds it in the events.
+    function end(State storage self) internal {
+        _enter(self, Status.Final, bytes32(0), 0);
+    }
+
+    function _enter(State storage self, Status status, bytes32 record, uint40 deadline) private {
+        self.status = status;
+        self.deadline = deadline;
+        self.record = record;
+    }
+}
