@@ -92,13 +92,18 @@ def _devnet(command: argparse.ArgumentParser) -> None:
     command.add_argument("--engine", choices=("torch", "tiny"), default="torch")
     command.add_argument("--model", type=Path, help="model folder (default: prepared SmolLM2)")
     command.add_argument("--workers", type=int, default=5)
+    command.add_argument("--cheater", type=int, default=3, help="which worker cheats; 0 for none")
     command.add_argument("--tokens", type=int, default=48, help="new tokens of each demo job")
+    command.add_argument(
+        "--dispute-seconds", type=int, default=10, help="how long a claim may be challenged"
+    )
     command.add_argument("--port", type=int, default=0, help="scheduler's port (default: any)")
     command.add_argument("--rpc-port", type=int, default=0, help="Anvil's port (default: any)")
     command.set_defaults(run=_run_devnet)
 
 
 def _run_devnet(options: argparse.Namespace) -> int:
+    from verillm.chain.deployment import Config
     from verillm_node.devnet import Plan, run_devnet
 
     plan = Plan(
@@ -106,8 +111,10 @@ def _run_devnet(options: argparse.Namespace) -> int:
         engine=options.engine,
         model=options.model,
         workers=options.workers,
+        cheater=options.cheater,
         demo=options.demo,
         tokens=options.tokens,
+        terms=Config.devnet(dispute_window=options.dispute_seconds),
         scheduler_port=options.port,
         rpc_port=options.rpc_port,
     )

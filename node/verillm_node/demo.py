@@ -19,7 +19,7 @@ from verillm import api
 from verillm.chain.events import JobHistory, Paid, Slashed, job_history
 from verillm.client import Client, JobHandle
 from verillm.codec import bundle_hash
-from verillm.errors import ChainError, RemoteError, Timeout, VeriLLMError, WorkerFailed
+from verillm.errors import ChainError, ConfigError, RemoteError, Timeout, VeriLLMError, WorkerFailed
 from verillm.head import HeadRows
 from verillm.types import JobId, Outcome, Reason
 from verillm.verdict import Verdict
@@ -105,7 +105,9 @@ class Demo:
     def run(self) -> int:
         """Buys, waits, checks, audits."""
         network, display = self._network, self._display
-        cheater = next(worker for worker in network.workers if worker.cheats)
+        cheater = next((worker for worker in network.workers if worker.cheats), None)
+        if cheater is None:
+            raise ConfigError("a demonstration needs a cheater among the workers")
         display.say(f"{cheater.name} serves int4 weights and says nothing of it", "yellow")
         before = self._balances()
         self._show_balances("Stakes before", before, before)

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -81,14 +82,24 @@ class Supervisor:
     def __init__(self, say: Callable[[str], None]) -> None:
         self.children: dict[str, Child] = {}
         self._anvil: Anvil | None = None
+        self._guard: subprocess.Popen[str] | None = None
         self._say = say
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
     def keep(self, anvil: Anvil) -> None:
-        """Watches over Anvil too."""
+        """Watches over Anvil too, and has it end with us even if we are killed."""
         self._anvil = anvil
+        words = [sys.executable, "-m", "verillm_node.guard"]
+        self._guard = subprocess.Popen(words, stdin=subprocess.PIPE, text=True, process_group=0)
+        self._tell_guard(anvil.pid)
+
+    def _tell_guard(self, process: int | None) -> None:
+        if self._guard is not None and self._guard.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._guard.stdin.write(f"{process or 0}\n")
+                self._guard.stdin.flush()
 
     def start(self, child: Child) -> None:
         """Starts a child and watches over it."""
@@ -112,6 +123,15 @@ class Supervisor:
             if self._anvil is not None:
                 self._anvil.stop()
                 self._anvil = None
+            self._end_guard()
+
+    def _end_guard(self) -> None:
+        self._tell_guard(0)
+        if self._guard is not None and self._guard.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._guard.stdin.close()
+            self._guard.wait(STOP_SECONDS)
+            self._guard = None
 
     def _watch(self) -> None:
         while not self._stop.wait(WATCH_SECONDS):
@@ -127,6 +147,7 @@ class Supervisor:
         self._anvil.kill()
         try:
             self._anvil.start()
+            self._tell_guard(self._anvil.pid)
         except VeriLLMError as error:
             self._say(f"Anvil does not start: {error}")
 

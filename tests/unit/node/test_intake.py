@@ -56,6 +56,10 @@ def _submission(
     return JobSubmission(signed, job, sign(DOMAIN, job, CLIENT), asked)
 
 
+def _cheaper() -> SignedQuote:
+    return _submission(quote=_quote(unit_price=1)).quote
+
+
 def _check(submission: JobSubmission) -> None:
     check_job(submission, SPEC, DOMAIN, SCHEDULER.address, HOT.address)
     check_times(submission, NOW, 400)
@@ -76,10 +80,7 @@ def _request(**changes: object) -> JobSubmission:
         (lambda: _submission(requests=2), "bad_input"),
         (lambda: _submission(requests_root=sha(b"other")), "bad_input"),
         (lambda: _submission(quote=_quote(scheduler=CLIENT.address)), "bad_input"),
-        (
-            lambda: replace(_submission(), quote=_submission(quote=_quote(unit_price=1)).quote),
-            "bad_input",
-        ),
+        (lambda: replace(_submission(), quote=_cheaper()), "bad_input"),
         (lambda: _submission(key=CLIENT), "bad_signature"),
         (lambda: _submission(max_fee=PRICE * 8 - 1), "fee_too_low"),
         (lambda: _submission(max_fee=0), "fee_too_low"),

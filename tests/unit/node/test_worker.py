@@ -1,4 +1,4 @@
-"""A worker through its HTTP face, on a real (tiny) engine: what it takes, refuses, and remembers."""
+"""A worker through its HTTP face, on a real (tiny) engine: what it takes, refuses, remembers."""
 
 import ast
 import asyncio
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -22,7 +23,8 @@ from verillm.task import Task, inner_hash, output_hash
 from verillm.trace import check_opening
 from verillm.types import Hash32, JobId, ModelId
 from verillm_node.link import check_commitment
-from verillm_node.tasks import TaskState
+from verillm_node.store import Traces
+from verillm_node.tasks import TaskBook, TaskState
 
 from .conftest import NOW, Bench, OpenBench
 
@@ -69,13 +71,24 @@ async def test_a_task_streams_its_tokens_and_ends_in_a_commitment_to_them(
         assert commitment.leaves[0].output_hash == output_hash(task.task_id, _tokens(events))
 
 
-async def test_the_trace_is_on_disk_before_the_commitment_is_out(open_bench: OpenBench) -> None:
+async def test_the_trace_is_on_disk_before_the_commitment_is_out(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with open_bench() as bench:
         task = bench.task()
         order: list[str] = []
-        put, committed = bench.worker._traces.put, bench.book.committed
-        bench.worker._traces.put = lambda *a: (order.append("trace"), put(*a))[1]  # type: ignore[method-assign,assignment]
-        bench.book.committed = lambda *a: (order.append("book"), committed(*a))[1]  # type: ignore[method-assign,assignment]
+        put, committed = Traces.put, TaskBook.committed
+
+        def note_put(self: Traces, task_id: bytes, data: bytes) -> None:
+            put(self, task_id, data)
+            order.append("trace")
+
+        def note_commit(self: TaskBook, *values: Any) -> None:
+            committed(self, *values)
+            order.append("book")
+
+        monkeypatch.setattr(Traces, "put", note_put)
+        monkeypatch.setattr(TaskBook, "committed", note_commit)
         _commitment(_events(await _post(bench, bench.signed(task))))
         assert order == ["trace", "book"]
 
@@ -288,12 +301,19 @@ async def test_a_hostile_body_is_malformed(open_bench: OpenBench, body: bytes) -
         assert _code(await bench.http.post(api.TASKS, content=body)) == "malformed"
 
 
+def _with_broken(text: str, name: str) -> object:
+    def broken(found: dict[str, object]) -> dict[str, object]:
+        return found | ({name: {}} if name in found else {})
+
+    return json.loads(text, object_hook=broken)
+
+
 async def test_any_field_of_the_wrong_type_is_named(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         good = bench.signed(bench.task()).to_json()
         text = json.dumps(good)
         for name in ("taskId", "worker", "items", "deadline", "lock", "seed", "salt", "signature"):
-            broken = json.loads(text, object_hook=lambda o, n=name: o | ({n: {}} if n in o else {}))
+            broken = _with_broken(text, name)
             response = await bench.http.post(api.TASKS, content=json.dumps(broken))
             assert _code(response) == "malformed"
             assert name in response.text
