@@ -274,7 +274,7 @@ def play(
         Request(keccak(b"salt %d" % n), prompt, story.new_tokens, story.sampling)
         for n, prompt in enumerate(story.prompts)
     )
-    late = ground.now() + 1000
+    late = ground.now() + 500
     quote = Quote(SCHEDULER.address, model, PRICE, draw_commit(SECRET), late)
     tree = requests_tree(requests)
     job = Job(CLIENT.address, struct_hash(quote), tree.root, len(requests), MAX_FEE, late, 7)

@@ -1,0 +1,72 @@
+"""Gas of each call, of a job on the happy path, and of a public round, on a private Anvil.
+
+    python bench/gas.py
+
+Warm balances: the second job of its size is measured, so that no account is touched first. The
+public round runs on the tiny model's real openings (width 64, 2 committed layers); a wider model
+pays calldata and hashing in proportion.
+"""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from machine import machine_line
+
+from tests.chain.conftest import Net
+from tests.chain.world import World
+from verillm.chain.anvil import Anvil, dev_account
+from verillm.chain.deploy import deploy
+from verillm.chain.deployment import Config
+from verillm.chain.rpc import HttpProvider
+
+SIZES = (1, 256)
+CALLS = ("post", "seal", "claim", "finalize")
+TARGETS = {1: 450_000, 256: 3_000 * 256}
+"""Gas of a whole job, warm: the project's own targets."""
+
+
+@contextmanager
+def network() -> Iterator[Net]:
+    """A chain with our contracts."""
+    with tempfile.TemporaryDirectory() as folder, Anvil(Path(folder), accounts=20) as anvil:
+        provider = HttpProvider(anvil.url)
+        config = Config.devnet()
+        try:
+            yield Net(anvil, provider, deploy(provider, dev_account(0), config), config)
+        finally:
+            provider.close()
+
+
+def happy_path(world: World, requests: int) -> tuple[int, ...]:
+    """Gas of post, seal, claim and finalize of one accepted job."""
+    run = world.finalize(world.claim(world.seal(world.post(requests))))
+    return tuple(mined.gas_used for mined in run.mined)
+
+
+def main() -> int:
+    """Print the tables; 1 if a target is missed."""
+    missed = 0
+    print(machine_line("web3"))
+    print(f"{'requests':>9}" + "".join(f"{call:>10}" for call in CALLS) + f"{'job':>10}{'each':>9}")
+    with network() as net:
+        world = World(net)
+        for requests in SIZES:
+            happy_path(world, requests)
+            gas = happy_path(world, requests)
+            total = sum(gas)
+            row = "".join(f"{each:>10}" for each in gas)
+            print(f"{requests:>9}{row}{total:>10}{total // requests:>9}")
+            if total > TARGETS[requests]:
+                print(f"over the target of {TARGETS[requests]}")
+                missed += 1
+    return min(missed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
