@@ -182,7 +182,7 @@ def decode_opening(data: bytes | memoryview, limits: Limits = LIMITS) -> Opening
     )
     path = reader.path("itemPath")
     shape = _read_shape(reader, "opening")
-    count = reader.count(4, "entries", limits.entries, 1)
+    count = reader.count(4, "entries", limits.entries)
     last = leaf.prompt_tokens + leaf.new_tokens - 2
     entries = tuple(_read_entries(reader, shape, count, last))
     reader.end()

@@ -68,6 +68,13 @@ def test_a_decoded_opening_still_proves_itself() -> None:
     check_opening(opening, committed.commitment.inner, SPEC.shape)
 
 
+def test_an_opening_of_no_position_still_shows_its_item() -> None:
+    committed = make_world(Plan(requests=1, prompt=1, most=1)).committed[0]
+    opening = decode_opening(encode_opening(open_positions(committed, 0, [])))
+    assert opening.entries == () and opening.leaf == committed.leaves[0]
+    check_opening(opening, committed.commitment.inner, SPEC.shape)
+
+
 def test_a_decoded_bundle_equals_what_was_encoded() -> None:
     world = make_world(Plan(requests=2, most=3, silent=frozenset({2})))
     found = decode_bundle(encode_bundle(world.bundle))
@@ -168,7 +175,7 @@ ENTRY = SHAPE + 12
         ("opening", LEAF + 4, "00000000", "leaf.promptTokens"),
         ("opening", LEAF + 8, "ffffffff", "leaf.newTokens"),
         ("opening", PATH, "21", "itemPath"),
-        ("opening", ENTRY - 4, "00000000", "entries"),
+        ("opening", ENTRY - 4, "00000000", "end"),
         ("opening", ENTRY - 4, "00010001", "entries"),
         ("opening", ENTRY, "ffffffff", "position"),
         ("opening", ENTRY, "00000001", "entries[1].position"),

@@ -65,6 +65,14 @@ def test_a_padding_leaf_cannot_be_proven() -> None:
     assert not verify_proof(tree.root, Hash32(bytes(32)), 3, 3, path)
 
 
+def test_an_inner_node_is_no_leaf_at_the_depth_of_the_count() -> None:
+    leaves = [Hash32(bytes([n + 1]) * 32) for n in range(4)]
+    tree = Tree(leaves)
+    inner = root_from(leaves[0], 0, tree.proof(0)[:1])
+    assert root_from(inner, 0, tree.proof(0)[1:]) == tree.root
+    assert not verify_proof(tree.root, inner, 0, 4, tree.proof(0)[1:])
+
+
 def test_an_empty_tree_and_an_index_out_of_bounds_are_refused() -> None:
     with pytest.raises(MalformedError):
         Tree([])

@@ -167,6 +167,12 @@ def test_ties_go_to_the_lower_id_at_temperature_zero() -> None:
     assert select(logits, Sampling(1_000_000, top_k=1), SEED, 0) == 1
 
 
+def test_the_first_rank_stays_whatever_the_parameters() -> None:
+    logits = np.array([1, 5, 5, 2], dtype=np.float32)
+    for sampling in (Sampling(top_p=0), Sampling(min_p=2_000_000), Sampling(top_k=1)):
+        assert kept(logits, sampling).tolist() == [False, True, False, False]
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_logits_that_are_not_finite_choose_no_token(bad: float) -> None:
     with pytest.raises(NonFiniteLogits):

@@ -86,6 +86,21 @@ def test_margins_are_those_of_the_definition(
     assert found[1] == pytest.approx(slash * 1e6, abs=3)
 
 
+@given(st.integers(0, 2**32), SAMPLINGS)
+@settings(max_examples=60, deadline=None)
+def test_margins_over_a_large_vocabulary_are_those_of_the_definition(
+    key: int, sampling: Sampling
+) -> None:
+    rng = np.random.default_rng(key)
+    logits = (rng.standard_normal(300, np.float32) * 3).astype(np.float32)
+    token = int(rng.integers(300))
+    found = margins(logits, token, sampling, SEED, key % 997, BORDERS)
+    refund, slash, outside = by_definition(logits.tolist(), token, sampling, key % 997)
+    assert found[2] == outside
+    assert found[0] == pytest.approx(refund * 1e6, abs=3)
+    assert found[1] == pytest.approx(slash * 1e6, abs=3)
+
+
 @given(LOGITS, SAMPLINGS, st.integers(0, 1000))
 @settings(max_examples=200)
 def test_the_token_that_the_sampler_selects_has_no_margin_and_is_inside(

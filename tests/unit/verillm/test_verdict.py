@@ -88,7 +88,8 @@ def test_some_cliques_accept_and_others_are_divided_is_accept() -> None:
     assert decided(far=far).details.accepting == ((1, 2),)
 
 
-def test_some_cliques_reject_and_others_accept_is_divided() -> None:
+def test_cliques_that_the_inferencer_agrees_with_in_part_are_divided() -> None:
+    # Two cliques of a quorum share a member, so none can accept where another rejects.
     far = {pair: FAR for pair in combinations(range(5), 2)}
     for near in ((1, 2), (3, 4), (0, 1), (0, 2)):
         far[near] = NEAR
