@@ -32,8 +32,8 @@ from verillm.head import HeadRows
 from verillm.model import CheckProfile, LayerProfile, check_profile
 from verillm.schema import to_json
 from verillm.statistics import distance, to_floats, zone
-from verillm.tokens import Generated, judge_tokens, token_statistics
 from verillm.types import PPM, Bits, Ints, Outcome
+from verillm_verifier.calibrate_tokens import TokenRow, token_profile
 from verillm_verifier.runs import Decode, Job, Plan, collect, items_of
 
 POSITIONS = 32
@@ -44,13 +44,7 @@ CAP_QUANTILE = 0.999
 CAP_MARGIN = 1.25
 REFUND_MARGIN = 1.15
 SLASH_MARGIN = 1.35
-MARGIN_MEAN = 5_000
-MASS_EPSILON = 20_000
-LOGIT_TAU = 400_000
-MARGIN_MAX_REFUND = 400_000
-MARGIN_MAX_SLASH = 600_000
 DECODE = "decode"
-COMMITTEES = (("bf16",), ("bf16", "bf16 eager", "fp32"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,20 +64,6 @@ class Drawn:
 
     mean: Ints
     over: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRow:
-    """Token statistics of one job under one committee, and what the profile makes of them."""
-
-    run: str
-    is_honest: bool
-    tokens: int
-    mean: int
-    largest: int
-    largest_above: int
-    outside: int
-    outcome: Outcome
 
 
 def layers_of(job: Job) -> tuple[Bits, ...]:
@@ -163,18 +143,20 @@ def simulate(
 
 
 def thresholds(honest: Drawn, layers: tuple[LayerProfile, ...]) -> CheckProfile:
-    """Return the profile whose thresholds lie above every honest draw, by the stated margins."""
+    """Return the profile whose thresholds lie above every honest draw, by the stated margins;
+    tokens are not judged yet.
+    """
     mean, over = int(honest.mean.max()), int(honest.over.max())
     profile = CheckProfile(
         mean_refund=_rounded(mean * REFUND_MARGIN),
         mean_slash=_rounded(mean * SLASH_MARGIN),
         over_refund=over + 2,
         over_slash=2 * over + 4,
-        margin_mean=MARGIN_MEAN,
-        margin_max_refund=MARGIN_MAX_REFUND,
-        margin_max_slash=MARGIN_MAX_SLASH,
-        mass_epsilon=MASS_EPSILON,
-        logit_tau=LOGIT_TAU,
+        margin_mean=0,
+        margin_max_refund=0,
+        margin_max_slash=0,
+        mass_epsilon=0,
+        logit_tau=0,
         min_positions=MIN_POSITIONS,
         layers=layers,
     )
@@ -185,38 +167,6 @@ def thresholds(honest: Drawn, layers: tuple[LayerProfile, ...]) -> CheckProfile:
 def _rounded(value: float) -> int:
     """Round up to hundredths of the honest median."""
     return -int(-value // 10_000) * 10_000
-
-
-def token_rows(decodes: Sequence[Decode], plan: Plan, profile: CheckProfile) -> list[TokenRow]:
-    """Judge every job's tokens by the states of each committee that checked it."""
-    head, items = HeadRows(plan.folder), items_of(plan)
-    rows = []
-    for decode in decodes:
-        for committee in COMMITTEES:
-            members = [decode.checks[name] for name in committee if name in decode.checks]
-            for place, job in enumerate(decode.jobs):
-                item = items[job.number]
-                generated = Generated(
-                    job.prompt_tokens,
-                    job.tokens[job.prompt_tokens :],
-                    item.sampling,
-                    item.seed,
-                    tuple(jobs[place].finals[job.prompt_tokens - 1 :] for jobs in members),
-                )
-                found = token_statistics([generated], head, profile)
-                rows.append(
-                    TokenRow(
-                        decode.name,
-                        decode.is_honest,
-                        len(found.margins),
-                        found.mean,
-                        max(found.margins),
-                        max(found.margins_above),
-                        len(found.outside),
-                        judge_tokens(found, profile)[0],
-                    )
-                )
-    return rows
 
 
 def group_of(compared: Compared) -> str:
@@ -267,12 +217,12 @@ def token_table(rows: Sequence[TokenRow]) -> list[dict[str, Any]]:
                 "run": run,
                 "honest": members[0].is_honest,
                 "jobs": len(members),
-                "tokens": sum(row.tokens for row in members),
-                "meanMedian": int(np.median([row.mean for row in members])),
+                "tokens": sum(len(row.statistics.margins) for row in members),
+                "meanMedian": int(np.median([row.statistics.mean for row in members])),
                 "meanMax": max(row.mean for row in members),
                 "marginMax": max(row.largest for row in members),
                 "marginAboveMax": max(row.largest_above for row in members),
-                "outside": sum(row.outside for row in members),
+                "outside": sum(len(row.statistics.outside) for row in members),
                 "rejected": round(
                     sum(row.outcome is not Outcome.ACCEPT for row in members) / len(members), 4
                 ),
@@ -295,7 +245,7 @@ def calibrate(plan: Plan, work: Path, report: Any = lambda _line: None) -> dict[
     honest = simulate([each for each in compared if each.is_honest], layers, POSITIONS, random)
     profile = thresholds(honest, layers)
     report("judging tokens")
-    rows = token_rows(decodes, plan, profile)
+    profile, rows = token_profile(profile, decodes, items_of(plan), HeadRows(plan.folder))
     return {
         "name": plan.folder.name,
         "status": "first honest calibration: far too few jobs to certify a false-positive rate",
