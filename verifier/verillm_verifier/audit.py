@@ -11,16 +11,16 @@ from typing import Final
 from verillm.chain.contract import Status
 from verillm.codec import bundle_hash, decode_bundle
 from verillm.errors import EvidenceError, MalformedError, SignatureError
-from verillm.evidence import INFERENCER, Bundle, Evidence, PartyEvidence, PartyStates, check_bundle
+from verillm.evidence import Bundle, Evidence, PartyEvidence, PartyStates, check_bundle
 from verillm.records import Sealing
 from verillm.signing import Signed, recover
 from verillm.task import Commitment, inner_hash, task_id
 from verillm.tokens import Head
 from verillm.types import ChecksumAddress, Hash32, Outcome, Reason
-from verillm.verdict import Details, Verdict, judge, refused
+from verillm.verdict import Verdict, judge, refused
 from verillm_verifier.facts import Draws, Facts, check
 from verillm_verifier.opinion import Opinion
-from verillm_verifier.round import Round, round_of
+from verillm_verifier.round import silent, verdict_of
 
 ATTESTED: Final = range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1)
 """Reasons that the chain cannot recompute: after a challenge they refund, and never slash."""
@@ -54,7 +54,6 @@ class Audit:
 
     facts: Facts
     draws: Draws | None
-    round: Round | None
     bundle: Bundle | None
     evidence: Evidence | None
     verdict: Verdict
@@ -88,11 +87,11 @@ def audit(facts: Facts, raw: bytes | None, head: Head | None, missing: str = "no
     if draws is None or facts.sealing is None:
         verdict = Verdict(Outcome.INCONCLUSIVE, Reason.NOT_SEALED)
         standing = Standing.OPEN if settled is None else _unsealed_standing(settled)
-        return Audit(facts, None, None, None, None, verdict, settled, standing)
-    told = round_of(facts, draws)
-    bundle, evidence, verdict = _judged(facts, facts.sealing, raw, head, missing, told)
-    standing = stand(verdict, settled, told is not None, _is_claimed(facts, raw))
-    return Audit(facts, draws, told, bundle, evidence, verdict, settled, standing)
+        return Audit(facts, None, None, None, verdict, settled, standing)
+    bundle, evidence, verdict = _judged(facts, facts.sealing, raw, head, missing)
+    challenged = facts.history.challenged is not None
+    standing = stand(verdict, settled, challenged, _is_claimed(facts, raw))
+    return Audit(facts, draws, bundle, evidence, verdict, settled, standing)
 
 
 def settled_as(facts: Facts) -> tuple[Outcome, Reason] | None:
@@ -121,9 +120,13 @@ def stand(
     if verdict.outcome is outcome or _lowered(verdict, settled, challenged):
         return Standing.AGREES
     groundless = claimed and not challenged and reason is not Reason.WITHHELD
-    if verdict.reason is Reason.EVIDENCE_MISSING:
-        return Standing.CONTRADICTS if groundless else Standing.UNCONFIRMED
-    return Standing.UNCONFIRMED if verdict.reason is Reason.HEAD_MISSING else Standing.CONTRADICTS
+    if verdict.reason is Reason.EVIDENCE_MISSING and groundless:
+        return Standing.CONTRADICTS
+    if verdict.reason in (Reason.EVIDENCE_MISSING, Reason.HEAD_MISSING):
+        return Standing.UNCONFIRMED
+    # A majority of the committee signed for its tokens, where the states gave no verdict.
+    attested = challenged and reason in ATTESTED and verdict.outcome is Outcome.INCONCLUSIVE
+    return Standing.UNCONFIRMED if attested else Standing.CONTRADICTS
 
 
 def _lowered(verdict: Verdict, settled: tuple[Outcome, Reason], challenged: bool) -> bool:
@@ -144,27 +147,30 @@ def _unsealed_standing(settled: tuple[Outcome, Reason]) -> Standing:
 
 # ── From bytes to a verdict ──────────────────────────────────────────────────────────────────────
 def _judged(
-    facts: Facts,
-    sealing: Sealing,
-    raw: bytes | None,
-    head: Head | None,
-    missing: str,
-    told: Round | None,
+    facts: Facts, sealing: Sealing, raw: bytes | None, head: Head | None, missing: str
 ) -> tuple[Bundle | None, Evidence | None, Verdict]:
     """The bundle and the evidence as far as they go, and the verdict that they lead to."""
-    withheld = _withheld(facts, told)
-    if withheld is not None:
-        return None, None, withheld
-    bundle = None
+    public = _public(facts)
+    bundle = evidence = None
     try:
         bundle = open_bundle(facts, raw, missing)
         check_signatures(facts, sealing, bundle)
         evidence = _checked(facts, sealing, bundle)
+        if facts.sums is not None:
+            evidence = silenced(evidence, silent(facts, facts.sums))
+        verdict = _proven(judge(evidence, head))
     except EvidenceError as error:
-        return bundle, None, refused(error)
-    if told is not None:
-        evidence = silenced(evidence, told.silent)
-    return bundle, evidence, _proven(judge(evidence, head))
+        verdict = refused(error)
+    if public is not None and not public.accepted:
+        verdict = public
+    return bundle, evidence, verdict
+
+
+def _public(facts: Facts) -> Verdict | None:
+    """The verdict of a public round that has ended, on states alone: the chain's sums prove it."""
+    if facts.sums is None or facts.state.status is not Status.FINAL:
+        return None
+    return verdict_of(facts, facts.sums)
 
 
 def open_bundle(facts: Facts, raw: bytes | None, missing: str) -> Bundle:
@@ -186,15 +192,6 @@ def _checked(facts: Facts, sealing: Sealing, bundle: Bundle) -> Evidence:
     return check_bundle(bundle, facts.posting, sealing, facts.spec, facts.domain, beacon)
 
 
-def _withheld(facts: Facts, told: Round | None) -> Verdict | None:
-    """The verdict of a public round in which the inferencer stayed silent: the events prove it."""
-    if told is None or INFERENCER not in told.silent or facts.state.status is not Status.FINAL:
-        return None
-    served = told.served[INFERENCER]
-    fact = f"opened {served} of {told.positions} positions, {told.unrevealed} requests unrevealed"
-    return Verdict(Outcome.SLASH, Reason.WITHHELD, details=Details(fact=fact))
-
-
 def _proven(verdict: Verdict) -> Verdict:
     """Withheld is what the public round proves; anyone can leave openings out of a bundle."""
     if verdict.reason is not Reason.WITHHELD:
@@ -204,10 +201,10 @@ def _proven(verdict: Verdict) -> Verdict:
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=missing, details=details)
 
 
-def silenced(evidence: Evidence, silent: frozenset[int]) -> Evidence:
+def silenced(evidence: Evidence, quiet: frozenset[int]) -> Evidence:
     """The evidence without parties that a public round found silent."""
     parties = tuple(
-        PartyStates(None) if k in silent else party for k, party in enumerate(evidence.parties)
+        PartyStates(None) if k in quiet else party for k, party in enumerate(evidence.parties)
     )
     return replace(evidence, parties=parties)
 

@@ -6,7 +6,7 @@ coherent chain is not found out here; it still cannot forge the workers' signatu
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from eth_utils.address import is_address, to_checksum_address
@@ -24,6 +24,7 @@ from verillm.task import Commitment, draw_commit, inner_hash, task_id
 from verillm.types import ChecksumAddress, Hash32, JobId, Outcome, Reason
 from verillm_verifier.errors import AmbiguousJob, InconsistentChain, UnknownJob
 from verillm_verifier.registry import KINDS, Registry
+from verillm_verifier.round import Sums, read_sums
 
 ZERO: Final = Hash32(bytes(32))
 ATTEMPTS: Final = 5
@@ -47,6 +48,8 @@ class Facts:
     """The operator whose transaction ended the job."""
     client_has_code: bool
     """Whether the client is a contract, so that only the chain could check its signature."""
+    sums: Sums | None = None
+    """The public round of a challenged job."""
 
     @property
     def posting(self) -> Posting:
@@ -135,7 +138,15 @@ def _read(chain: Chain, history: JobHistory, state: JobState) -> Facts:
     seen.beacons.update((number, chain.block(number).hash) for number in blocks)
     for kept in events.stream(chain, (BeaconKept,)):
         _check_kept(kept.event, seen.beacons)
-    return seen
+    if history.challenged is None:
+        return seen
+    return replace(seen, sums=read_sums(chain, round_record(seen), seen.spec.committee))
+
+
+def round_record(facts: Facts) -> Hash32:
+    """The record that a public round runs over: with the claim, or with an empty one."""
+    claiming = facts.claiming or _empty_claim(facts)
+    return record_hash(facts.posting, facts.sealing, claiming)
 
 
 def _ender(chain: Chain, history: JobHistory, registry: Registry) -> ChecksumAddress | None:
@@ -291,7 +302,7 @@ def _records(facts: Facts) -> set[Hash32]:
     known = {record_hash(posting)}
     if sealing is not None:
         known.add(record_hash(posting, sealing))
-        known.add(record_hash(posting, sealing, claiming or _empty_claim(facts)))
+        known.add(round_record(facts))
     return known
 
 

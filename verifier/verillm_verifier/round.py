@@ -1,58 +1,76 @@
-"""What the chain's events tell of a public round: who opened what, who stayed silent."""
+"""A public round by what the contract added up: who opened what, and the verdict of its sums.
 
+Read from the contract's own storage and not from events: anyone can open a round of its own at the
+adjudicator under a stranger's job id, and have it tell stories.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from verillm.chain.events import At, PositionServed, Revealed
-from verillm.draw import positions
+from verillm.chain.contract import Chain, PairSums, Round
 from verillm.evidence import INFERENCER
-from verillm_verifier.errors import InconsistentChain
-from verillm_verifier.facts import Draws, Facts
+from verillm.statistics import PairStatistics
+from verillm.types import Hash32, Outcome, Reason
+from verillm.verdict import Details, PartyStatus, Verdict, decide
+
+if TYPE_CHECKING:
+    from verillm_verifier.facts import Facts
+
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """A public round: positions to open, and how many of them each party (0..m) opened.
+class Sums:
+    """The round of a challenged job; pairs are (lower, higher) party numbers."""
 
-    `unrevealed`: checked requests whose lengths the inferencer never fixed.
-    """
-
-    positions: int
-    served: tuple[int, ...]
-    unrevealed: int
-
-    @property
-    def silent(self) -> frozenset[int]:
-        """The parties that left a position closed; without lengths only the inferencer can be."""
-        if self.unrevealed:
-            return frozenset({INFERENCER})
-        return frozenset(k for k, served in enumerate(self.served) if served < self.positions)
+    round: Round
+    pairs: Mapping[Pair, PairSums]
 
 
-def round_of(facts: Facts, draws: Draws) -> Round | None:
-    """The round of a challenged job; InconsistentChain if its events name what was not drawn."""
-    if facts.history.challenged is None:
-        return None
-    places: dict[int, int] = {}
-    for revealed in facts.history.all(Revealed):
-        event = revealed.event
-        if event.checked_index >= len(draws.checked):
-            raise InconsistentChain(f"request {event.checked_index} was revealed and not drawn")
-        request = draws.checked[event.checked_index]
-        lengths = (event.prompt_tokens, event.new_tokens, facts.spec.positions)
-        places[event.checked_index] = len(positions(draws.position_seed, request, *lengths))
-    opened = {_place(each.event, places, facts.spec.committee) for each in _served(facts)}
-    served = tuple(
-        sum(party == k for party, _, _ in opened) for k in range(facts.spec.committee + 1)
-    )
-    return Round(sum(places.values()), served, len(draws.checked) - len(places))
+def read_sums(chain: Chain, record: Hash32, committee: int) -> Sums:
+    """What the contract holds of the round over a record."""
+    parties = range(committee + 1)
+    pairs = {(a, b): chain.pair_of(record, a, b) for a in parties for b in parties if a < b}
+    return Sums(chain.round_of(record), pairs)
 
 
-def _served(facts: Facts) -> tuple[At[PositionServed], ...]:
-    return facts.history.all(PositionServed)
+def silent(facts: "Facts", sums: Sums) -> frozenset[int]:
+    """The parties that left a position closed; without lengths only the inferencer can be."""
+    found = sums.round
+    if found.revealed < _expected(facts):
+        return frozenset({INFERENCER})
+    parties = range(facts.spec.committee + 1)
+    return frozenset(k for k in parties if found.served[k] < found.positions)
 
 
-def _place(event: PositionServed, places: dict[int, int], committee: int) -> tuple[int, int, int]:
-    known = event.position_index < places.get(event.checked_index, 0)
-    if not known or event.party > committee:
-        raise InconsistentChain("an opening was served where none was drawn")
-    return event.party, event.checked_index, event.position_index
+def verdict_of(facts: "Facts", sums: Sums) -> Verdict:
+    """The verdict on states that the sums give, by the same function as everyone's."""
+    found, quiet = sums.round, silent(facts, sums)
+    if INFERENCER in quiet:
+        opened = f"opened {found.served[INFERENCER]} of {found.positions} positions"
+        fact = f"{opened}, {found.revealed} of {_expected(facts)} requests revealed"
+        return Verdict(Outcome.SLASH, Reason.WITHHELD, details=Details(fact=fact))
+    statuses = [_status(k, found, quiet) for k in range(facts.spec.committee + 1)]
+    compared = [k for k, status in enumerate(statuses) if status is PartyStatus.OPEN]
+    pairs = {(a, b): _statistics(sums.pairs[a, b]) for a in compared for b in compared if a < b}
+    cells = found.positions * len(facts.spec.profile.layers)
+    if statuses[INFERENCER] is PartyStatus.OPEN and any(p.cells != cells for p in pairs.values()):
+        return Verdict(Outcome.INCONCLUSIVE, Reason.NOT_COMPARED)
+    return decide(statuses, pairs, found.positions, facts.spec.profile)
+
+
+def _expected(facts: "Facts") -> int:
+    return min(facts.posting.job.requests, facts.spec.checked_requests)
+
+
+def _status(k: int, found: Round, quiet: frozenset[int]) -> PartyStatus:
+    if k in quiet:
+        return PartyStatus.SILENT
+    if found.non_finite >> k & 1:
+        return PartyStatus.NON_FINITE
+    return PartyStatus.MISMATCHED if found.mismatched >> k & 1 else PartyStatus.OPEN
+
+
+def _statistics(sums: PairSums) -> PairStatistics:
+    return PairStatistics(sums.sum, sums.cells, sums.over)
