@@ -253,16 +253,12 @@ def _party(
     if shown is None or not shown.openings:
         return _unopened(spec.shape, checked)
     _check_openings(shown, sealed, spec.shape, checked)
-    inner = next(iter(shown.openings.values())).inner
-    _demand(task_hash(shown.task) == inner.task_hash, "another task than committed to", number)
-    _demand(
-        shown.task.task_id == task_id(sealing.secret, identity, number), "another task id", number
-    )
+    identifier = task_id(sealing.secret, identity, number)
+    mismatched = False
     if number == INFERENCER:
-        _check_inferencer(shown, spec, checked)
-        mismatched = False
+        _check_inferencer(shown, identifier, spec, checked)
     else:
-        mismatched = _mismatched(shown, checked)
+        mismatched = _mismatched(shown, identifier, checked)
     return PartyStates(
         None if mismatched else _states(shown, spec.shape, checked),
         () if mismatched else tuple(_generated(shown, at, each) for at, each in enumerate(checked)),
@@ -296,15 +292,21 @@ def _check_openings(
             raise EvidenceError(error.reason, error.fact, shown.party) from error
 
 
+def _is_committed(shown: PartyEvidence) -> bool:
+    """Whether the task shown is the one that the party committed to."""
+    return task_hash(shown.task) == next(iter(shown.openings.values())).inner.task_hash
+
+
 def _check_inferencer(
-    shown: PartyEvidence, spec: ModelSpec, checked: Sequence[CheckedRequest]
+    shown: PartyEvidence, identifier: TaskId, spec: ModelSpec, checked: Sequence[CheckedRequest]
 ) -> None:
     """Hold the inferencer's task to the client's requests, and its trace to its output."""
     task = shown.task
-    same_model = task.model_id == model_id(spec)
+    _demand(_is_committed(shown), "another task than committed to", INFERENCER)
+    ours = task.model_id == model_id(spec) and task.task_id == identifier
     for each, expected in zip(checked, expected_items(checked, False), strict=True):
         held = task.items[each.index] if each.index < len(task.items) else None
-        if not same_model or held != expected:
+        if not ours or held != expected:
             raise EvidenceError(
                 Reason.TASK_MISMATCH_INFERENCER, f"request {each.index}", INFERENCER
             )
@@ -322,14 +324,19 @@ def _follows(entry: Entry, tokens: Sequence[int]) -> bool:
     return at + 1 < len(tokens) and (entry.token, entry.next) == (tokens[at], tokens[at + 1])
 
 
-def _mismatched(shown: PartyEvidence, checked: Sequence[CheckedRequest]) -> bool:
-    """Whether a verifier ran anything but prompt‖output; not its fault alone, so no reason."""
-    expected = expected_items(checked, True)
-    if len(shown.task.items) != len(expected):
+def _mismatched(
+    shown: PartyEvidence, identifier: TaskId, checked: Sequence[CheckedRequest]
+) -> bool:
+    """Whether a verifier ran anything but its own task of prompt‖output.
+
+    Whoever's fault it is: the scheduler may have handed out another task, the verifier may have
+    committed to one that it copied. It drops out, and nobody is convicted by it.
+    """
+    if shown.task.task_id != identifier or not _is_committed(shown):
         return True
-    for held, wanted in zip(shown.task.items, expected, strict=True):
-        if (held.tokens, held.seed) != (wanted.tokens, wanted.seed):
-            return True
+    held = [(item.tokens, item.seed) for item in shown.task.items]
+    if held != [(item.tokens, item.seed) for item in expected_items(checked, True)]:
+        return True
     for at, opening in shown.openings.items():
         tokens = checked[at].tokens
         if opening.leaf.prompt_tokens != len(tokens) - 1:

@@ -14,20 +14,39 @@ from tests.unit.verillm.builders import (
     World,
     bf16,
     head,
+    make_requests,
     make_world,
     reseed,
     true_states,
 )
+from verillm.draw import checked_requests, draw
 from verillm.errors import EvidenceError
-from verillm.evidence import PartyEvidence, check_bundle
+from verillm.evidence import CheckedOutput, PartyEvidence, check_bundle
+from verillm.merkle import Tree
 from verillm.model import ModelSpec
-from verillm.request import Sampling
+from verillm.request import Sampling, requests_tree
 from verillm.statistics import to_floats
-from verillm.task import Task
-from verillm.trace import Opening, TraceItem, open_positions
-from verillm.types import Hash32, Outcome, Reason
-from verillm.verdict import Verdict, judge, judge_bundle
+from verillm.task import (
+    Commitment,
+    Task,
+    inner_hash,
+    items_tree,
+    output_hash,
+    outputs_tree,
+    task_id,
+)
+from verillm.trace import (
+    CommittedTrace,
+    Opening,
+    TraceItem,
+    commitment_hash,
+    open_positions,
+    trace_leaves,
+)
+from verillm.types import Hash32, Outcome, Reason, TaskId
+from verillm.verdict import PartyStatus, Verdict, judge, judge_bundle
 
+OTHER = TaskId(Hash32(b"o" * 32))
 COARSE, ONE = np.uint16(0xFFF0), np.uint16(1)
 
 
@@ -201,7 +220,92 @@ def test_a_verifier_that_got_another_task_drops_out_and_no_one_is_slashed(field:
 
     verdict = judged(make_world(Plan(task=altered)))
     assert kind(verdict) == (Outcome.ACCEPT, Reason.NONE)
-    assert verdict.suspects == (1,)
+    assert verdict.details.statuses[1] is PartyStatus.MISMATCHED
+
+
+def test_a_verifier_shown_with_a_task_that_it_did_not_commit_to_drops_out(honest: World) -> None:
+    verdict = judged(with_party(1, task=honest.bundle.parties[2].task)(honest))
+    assert kind(verdict) == (Outcome.ACCEPT, Reason.NONE)
+    assert verdict.details.statuses[1] is PartyStatus.MISMATCHED
+
+
+def test_a_verifier_that_copied_anothers_commitment_drops_out() -> None:
+    # Whoever copies has another task's hash in every leaf, and no task of its own to show.
+    def copied(party: int, task: Task) -> Task:
+        return replace(task, task_id=first[0]) if party == 2 else task
+
+    first = [make_world().bundle.parties[1].task.task_id]
+    verdict = judged(make_world(Plan(task=copied)))
+    assert kind(verdict) == (Outcome.ACCEPT, Reason.NONE)
+    assert verdict.details.statuses[2] is PartyStatus.MISMATCHED
+
+
+def test_an_inferencer_that_replays_a_commitment_of_another_task_is_refused_for_that() -> None:
+    world = make_world(
+        Plan(task=lambda party, task: replace(task, task_id=OTHER) if party == 0 else task)
+    )
+    assert kind(judged(sealed_as(world, world.committed[0]))) == (
+        Outcome.REFUND,
+        Reason.TASK_MISMATCH_INFERENCER,
+    )
+
+
+def sealed_as(world: World, committed: CommittedTrace) -> World:
+    """The world as if the inferencer had sealed this trace for its task."""
+    task = task_id(world.sealing.secret, world.job_id, 0)
+    commitment = Commitment(task, inner_hash(committed.inner))
+    hashes = [output_hash(task, output) for output in outputs_of(world)]
+    posting = replace(
+        world.posting,
+        commitment=commitment_hash(commitment),
+        outputs_root=outputs_tree(hashes).root,
+    )
+    world = replace(world, posting=posting, sealing=replace(world.sealing, inner=committed.inner))
+    drawn = draw(world.sealing.secret, posting.commitment, world.sealing.beacon)
+    requests = make_requests(world.plan)
+    chosen = checked_requests(drawn, len(requests), world.spec.checked_requests)
+    shown = tuple(
+        CheckedOutput(
+            q,
+            requests[q],
+            requests_tree(requests).proof(q),
+            outputs_of(world)[q],
+            outputs_tree(hashes).proof(q),
+        )
+        for q in chosen
+    )
+    every = {at: list(range(len(committed.trace.items[q].finals))) for at, q in enumerate(chosen)}
+    openings = {at: open_positions(committed, q, every[at]) for at, q in enumerate(chosen)}
+    inferencer = replace(world.bundle.parties[0], openings=openings)
+    return reseed(world, checked=shown, parties=(inferencer,))
+
+
+def outputs_of(world: World) -> list[tuple[int, ...]]:
+    return [item.output for item in world.committed[0].trace.items]
+
+
+def test_a_trace_over_other_tokens_than_the_output_is_refused_for_that() -> None:
+    # Leaves over other tokens, under an item leaf that names the true output.
+    world = make_world()
+    honest = world.committed[0]
+    items = tuple(
+        replace(item, tokens=(*item.tokens[:-1], item.tokens[-1] ^ 1))
+        for item in honest.trace.items
+    )
+    trees = tuple(Tree(trace_leaves(honest.trace.task_hash, item)) for item in items)
+    leaves = tuple(
+        replace(leaf, trace_root=tree.root) for leaf, tree in zip(honest.leaves, trees, strict=True)
+    )
+    forged = CommittedTrace(
+        replace(honest.trace, items=items),
+        replace(honest.inner, items_root=items_tree(leaves).root),
+        honest.commitment,
+        leaves,
+        trees,
+        items_tree(leaves),
+    )
+    assert kind(judged(sealed_as(world, honest)))[1] is not Reason.OUTPUT_MISMATCH
+    assert kind(judged(sealed_as(world, forged))) == (Outcome.REFUND, Reason.OUTPUT_MISMATCH)
 
 
 def test_two_mismatched_verifiers_of_three_are_a_task_mismatch() -> None:
@@ -305,7 +409,7 @@ FALSE_BUNDLES: dict[str, Callable[[World], World]] = {
     "party_twice": lambda w: reseed(w, parties=w.bundle.parties + w.bundle.parties[:1]),
     "party_not_drawn": with_party(1, party=9),
     "openings_swapped": lambda w: with_party(1, openings=w.bundle.parties[2].openings)(w),
-    "tasks_swapped": lambda w: with_party(1, task=w.bundle.parties[2].task)(w),
+    "inferencers_task": lambda w: with_party(0, task=w.bundle.parties[2].task)(w),
     "opening_of_no_request": lambda w: with_party(1, openings={5: w.bundle.parties[1].openings[0]})(
         w
     ),
