@@ -22,7 +22,7 @@ from verillm.statistics import States, compare
 from verillm.task import Task
 from verillm.tokens import Generated, token_statistics
 from verillm.trace import Trace
-from verillm.types import Hash32, JobId, Outcome, Reason
+from verillm.types import Hash32, JobId, Outcome, Reason, TaskId
 from verillm.verdict import Verdict, judge
 from verillm_verifier.attacks import ATTACKS
 from verillm_verifier.replay import local_task, replay
@@ -133,7 +133,7 @@ def test_joining_and_leaving_changes_no_token_in_float32(engines: Open, task: Ta
     tasks = [
         replace(
             task,
-            task_id=bytes([number]) * 32,
+            task_id=TaskId(Hash32(bytes([number]) * 32)),
             items=(replace(item, max_new_tokens=6 + 7 * number),),
         )
         for number, item in enumerate(task.items)

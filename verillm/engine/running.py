@@ -84,14 +84,17 @@ class Limits:
 class Generation:
     """One item on its way: its tokens so far and the kept part of every state."""
 
-    def __init__(self, running: RunningTask, index: int, item: Item, shape: Shape) -> None:
+    def __init__(self, running: RunningTask, index: int, item: Item) -> None:
         self.running = running
         self.index = index
         self.item = item
         self.tokens = list(item.tokens)
         self.reserved = len(item.tokens) + item.max_new_tokens
         self.position = 0
-        positions = self.reserved - 1
+
+    def begin(self, shape: Shape) -> None:
+        """Make room for its states; not before its turn, since a task may have 4096 items."""
+        item, positions = self.item, self.reserved - 1
         self._dimensions = np.stack(
             [
                 slice_dimensions(item.seed, ordinal, shape.hidden, shape.slice_dims)
@@ -211,9 +214,7 @@ class Runner(Generic[Cache]):
         if not task.items:
             raise InputError("the task has no items")
         running = RunningTask(task, on_token)
-        generations = [
-            Generation(running, index, item, self._shape) for index, item in enumerate(task.items)
-        ]
+        generations = [Generation(running, index, item) for index, item in enumerate(task.items)]
         with self._changed:
             if self._closing:
                 raise EngineUnavailable("the engine is closed")
@@ -288,6 +289,7 @@ class Runner(Generic[Cache]):
             )
             if not (self._rows and is_full):
                 self._prefilling = self._waiting.popleft()
+                self._prefilling.begin(self._shape)
 
     def _prefill_chunk(self, generation: Generation) -> None:
         """Run the next chunk of the newcomer's prompt; after the last one it joins the batch."""
