@@ -194,8 +194,9 @@ def measured(report: Report) -> Iterator[str]:
     for (a, b), found in details.pairs.items():
         yield f"{party(a)} and {party(b)}: {_distance(found)}"
     if details.pairs:
-        limit = f"{profile.mean_refund / PPM:.3f}, slash {profile.mean_slash / PPM:.3f}"
-        yield f"agreement up to a mean of {limit}; positions {profile.over_refund}"
+        refund = f"{profile.mean_refund / PPM:.3f} and {profile.over_refund} positions"
+        slash = f"{profile.mean_slash / PPM:.3f} and {profile.over_slash}"
+        yield f"they agree up to a mean of {refund}; beyond {slash} it is a slash"
     if details.tokens is not None:
         yield f"tokens: {_margins(details.tokens)}"
     if audit.opinion is not None:
@@ -240,7 +241,9 @@ def when(seconds: int) -> str:
 
 def amount(report: Report, units: int) -> str:
     """Token units as tokens."""
-    return f"{Decimal(units).scaleb(-report.decimals):+f} {clean(report.symbol)}"
+    digits = f"{Decimal(units).scaleb(-report.decimals):+f}"
+    plain = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return f"{plain} {clean(report.symbol)}"
 
 
 _AMOUNTS = ("amount", "fee", "at most", "price a token", "locked on the worker", "scheduler's bond")
