@@ -132,6 +132,19 @@ def test_an_overturned_claim_pays_its_bond_and_the_finders_fee_to_the_challenger
     assert result.challenger == TERMS.claim_bond + 1_001
 
 
+def test_the_finder_of_an_unclaimed_cheat_is_the_challenger() -> None:
+    result = end(Outcome.SLASH, Way.UNCLAIMED)
+    assert result.challenger == TERMS.claim_bond + 1_001
+    assert (result.claimer, result.scheduler) == (0, -TERMS.claim_bond)
+
+
+def test_callers_share_what_the_schedulers_share_has() -> None:
+    small = Stakes(23, 23, 35, bond_of(35, 23), (35,) * 3)
+    result = settle(TERMS, small, Ending(Outcome.ACCEPT, Way.FINALIZED))
+    # 23: 16 to the inferencer, 1 to each member, 4 left, 2 to each caller, none to the scheduler.
+    assert (result.scheduler, result.claimer, result.caller) == (0, 2, 2)
+
+
 def test_a_wrong_challenge_pays_those_that_opened_and_the_rest_to_the_client() -> None:
     result = end(Outcome.ACCEPT, Way.UPHELD)
     assert result.challenger == -901
