@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {IAdjudicator} from "./interfaces/IAdjudicator.sol";
+import {IAdjudicator, Verdict} from "./interfaces/IAdjudicator.sol";
 import {
     Checked,
     Claiming,
+    IVeriLLM,
     ItemLeaf,
     JobId,
     ModelId,
@@ -43,6 +44,7 @@ contract Adjudicator is IAdjudicator {
         uint16 overSlash;
         uint32 meanRefund;
         uint32 meanSlash;
+        uint8 committee;
     }
 
     /// @dev Bit p of a mask is party p. `positions` counts those of all revealed requests, `served` those that
@@ -77,15 +79,14 @@ contract Adjudicator is IAdjudicator {
     /// @inheritdoc IAdjudicator
     function registerModel(bytes calldata encoded)
         external
-        returns (ModelId modelId, uint96 seatStake, uint8 committee, uint16 checkedRequests)
+        returns (ModelId modelId, uint96 seatStake, uint8 committee)
     {
         ModelSpec memory spec = abi.decode(encoded, (ModelSpec));
         SpecLib.requireSane(spec);
         bytes32 hash = keccak256(abi.encode(spec));
         require(keccak256(encoded) == hash, SpecNotCanonical());
         modelId = ModelId.wrap(hash);
-        (seatStake, committee, checkedRequests) =
-        (spec.seatStake, spec.committee, spec.checkedRequests);
+        (seatStake, committee) = (spec.seatStake, spec.committee);
         _checks[modelId] = Check({
             layers: uint16(spec.profile.layers.length), // at most 33
             checkedRequests: spec.checkedRequests,
@@ -94,7 +95,8 @@ contract Adjudicator is IAdjudicator {
             overRefund: spec.profile.overRefund,
             overSlash: spec.profile.overSlash,
             meanRefund: spec.profile.meanRefund,
-            meanSlash: spec.profile.meanSlash
+            meanSlash: spec.profile.meanSlash,
+            committee: spec.committee
         });
     }
 
@@ -207,35 +209,46 @@ contract Adjudicator is IAdjudicator {
     function verdict(bytes32 record, ModelId modelId, uint256 requests, uint256 size)
         external
         view
-        returns (Outcome outcome, uint8 reason, uint256 lost)
+        returns (Verdict memory)
     {
         Round storage round = _rounds[msg.sender][record];
         Check storage model = _checks[modelId];
+        uint8 members = uint8((1 << size) - 1); // at most 7
         if (round.revealed < Math.min(requests, model.checkedRequests)) {
             // No positions exist yet, so nobody else is late.
             require(block.timestamp >= round.revealBy, DeadlineNotReached(round.revealBy));
-            return (Outcome.Slash, VerdictLib.WITHHELD, 1);
+            return Verdict(Outcome.Slash, VerdictLib.WITHHELD, 1, members);
         }
-        uint256 silent = _silent(round, size);
+        uint8 silent = _silent(round, size);
         require(silent == 0 || block.timestamp >= round.openBy, DeadlineNotReached(round.openBy));
-        lost = silent | round.nonFinite;
+        uint8 lost = silent | round.nonFinite;
+        uint8 out = lost | round.mismatched;
+        uint8 good = ~(out >> 1) & members;
         // Causes in the order of docs/protocol.md §7; the first hit decides.
-        if (silent & 1 != 0) return (Outcome.Slash, VerdictLib.WITHHELD, lost);
-        if (lost & 1 != 0) return (Outcome.Slash, VerdictLib.NON_FINITE, lost);
+        if (silent & 1 != 0) return Verdict(Outcome.Slash, VerdictLib.WITHHELD, lost, good);
+        if (lost & 1 != 0) return Verdict(Outcome.Slash, VerdictLib.NON_FINITE, lost, good);
         if (round.positions < model.minPositions) {
-            return (Outcome.Inconclusive, VerdictLib.TOO_FEW_POSITIONS, lost);
+            return Verdict(Outcome.Inconclusive, VerdictLib.TOO_FEW_POSITIONS, lost, good);
         }
-        uint256 out = lost | round.mismatched;
         if (!_isCompared(round, model, out, size)) {
-            return (Outcome.Inconclusive, VerdictLib.NOT_COMPARED, lost);
+            return Verdict(Outcome.Inconclusive, VerdictLib.NOT_COMPARED, lost, good);
         }
-        (outcome, reason) = _judge(round, model, out, size);
-        if (reason == VerdictLib.NO_CLIQUE && round.mismatched != 0) {
-            reason = VerdictLib.TASK_MISMATCH;
-        }
+        return _judge(round, model, out, lost, size);
     }
 
     // ── Reads ───────────────────────────────────────────────────────────────────────────────────
+
+    /// @inheritdoc IAdjudicator
+    function drawOf(address network, Posting calldata posting, bytes32 secret, bytes32 beacon)
+        external
+        view
+        returns (uint32[] memory seats, address[] memory owners, uint16[] memory checked)
+    {
+        Check storage model = _checks[posting.quote.modelId];
+        bytes32 draw = DrawLib.draw(secret, posting.commitment, beacon);
+        (seats, owners) = _seatsOf(IVeriLLM(network), posting, draw, model.committee);
+        checked = DrawLib.checkedRequests(draw, posting.job.requests, model.checkedRequests);
+    }
 
     /// @inheritdoc IAdjudicator
     function roundOf(address network, bytes32 record)
@@ -279,6 +292,29 @@ contract Adjudicator is IAdjudicator {
     ) external pure returns (uint32[] memory) {
         bytes32 seed = DrawLib.positionSeed(sealedRecord, beacon);
         return DrawLib.positions(seed, request, promptTokens, newTokens, wanted);
+    }
+
+    /// @dev Twin of what `seal` does on its own storage.
+    function _seatsOf(IVeriLLM network, Posting calldata posting, bytes32 draw, uint256 wanted)
+        private
+        view
+        returns (uint32[] memory seats, address[] memory owners)
+    {
+        seats = new uint32[](wanted);
+        owners = new address[](wanted);
+        uint256 found = 0;
+        for (uint256 j = 0; found < wanted && j < DrawLib.MAX_STEPS; ++j) {
+            uint32 slot = uint32(DrawLib.slot(draw, j, posting.slots)); // below a uint32
+            (address owner, uint40 activeFrom, uint40 leftAt,) =
+                network.seatOf(posting.quote.modelId, slot);
+            bool eligible = DrawLib.isEligible(owner, activeFrom, leftAt, posting.postedAt);
+            if (!eligible || owner == posting.worker || DrawLib.isDrawn(owners, found, owner)) {
+                continue;
+            }
+            seats[found] = slot;
+            owners[found++] = owner;
+        }
+        require(found == wanted, IVeriLLM.DrawExhausted(found, wanted));
     }
 
     // ── What a call is about ────────────────────────────────────────────────────────────────────
@@ -435,11 +471,11 @@ contract Adjudicator is IAdjudicator {
     // ── The verdict ─────────────────────────────────────────────────────────────────────────────
 
     /// @dev Who is mismatched has shown why it cannot open.
-    function _silent(Round storage round, uint256 size) private view returns (uint256 silent) {
+    function _silent(Round storage round, uint256 size) private view returns (uint8 silent) {
         for (uint256 party = 0; party <= size; ++party) {
-            if (round.served[party] < round.positions) silent |= 1 << party;
+            if (round.served[party] < round.positions) silent |= uint8(1 << party);
         }
-        return silent & ~uint256(round.mismatched);
+        return silent & ~round.mismatched;
     }
 
     /// @dev Whether all pairs that count are compared at all positions; reverts as long as somebody may still.
@@ -460,10 +496,10 @@ contract Adjudicator is IAdjudicator {
         return true;
     }
 
-    function _judge(Round storage round, Check storage model, uint256 out, uint256 size)
+    function _judge(Round storage round, Check storage model, uint256 out, uint8 lost, uint256 size)
         private
         view
-        returns (Outcome, uint8)
+        returns (Verdict memory)
     {
         VerdictLib.Relations memory relations;
         relations.adjacency = new uint256[](size);
@@ -483,6 +519,10 @@ contract Adjudicator is IAdjudicator {
                 }
             }
         }
-        return VerdictLib.judge(relations);
+        (Outcome outcome, uint8 reason, uint256 paid) = VerdictLib.judge(relations);
+        if (reason == VerdictLib.NO_CLIQUE && round.mismatched != 0) {
+            reason = VerdictLib.TASK_MISMATCH;
+        }
+        return Verdict(outcome, reason, lost, uint8(paid)); // bits of at most 7 members
     }
 }

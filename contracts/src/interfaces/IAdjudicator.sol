@@ -15,6 +15,16 @@ import {
     Sealing
 } from "./IVeriLLM.sol";
 
+/// @notice What a public round ends in.
+/// @param lost bit p: party p did not open what it had to, or opened what is not finite.
+/// @param paid bit k-1: member k is paid.
+struct Verdict {
+    Outcome outcome;
+    uint8 reason;
+    uint8 lost;
+    uint8 paid;
+}
+
 /// @title The evidence of public rounds and what follows from it
 /// @notice VeriLLM keeps the money, this contract the openings: it checks them, adds up the distances and names
 /// the outcome. A contract of its own so that a fault in the arithmetic cannot reach the accounts, and so that
@@ -49,7 +59,7 @@ interface IAdjudicator {
     /// verdicts need and returns what its jobs need.
     function registerModel(bytes calldata encoded)
         external
-        returns (ModelId modelId, uint96 seatStake, uint8 committee, uint16 checkedRequests);
+        returns (ModelId modelId, uint96 seatStake, uint8 committee);
 
     /// @notice Opens a round of the caller: lengths until `revealBy`, openings until `openBy`, comparisons until `compareBy`.
     function open(JobId jobId, bytes32 record, uint40 revealBy, uint40 openBy, uint40 compareBy)
@@ -92,12 +102,17 @@ interface IAdjudicator {
     ) external;
 
     /// @notice The verdict of the caller's round; reverts as long as somebody may still add to it.
-    /// @dev `requests` of the job, `size` of the committee. Bit p of `lost`: party p did not open what it had to,
-    /// or opened what is not finite.
+    /// @dev `requests` of the job, `size` of the committee.
     function verdict(bytes32 record, ModelId modelId, uint256 requests, uint256 size)
         external
         view
-        returns (Outcome outcome, uint8 reason, uint256 lost);
+        returns (Verdict memory);
+
+    /// @notice The committee that `seal` will demand, and the checked requests; for schedulers and auditors.
+    function drawOf(address network, Posting calldata posting, bytes32 secret, bytes32 beacon)
+        external
+        view
+        returns (uint32[] memory seats, address[] memory owners, uint16[] memory checked);
 
     /// @notice Where a round of `network` stands; bit p of a mask and entry p of `served` are party p's.
     function roundOf(address network, bytes32 record)

@@ -37,7 +37,7 @@ struct Config {
     uint32 unlockDelay;
     uint32 keyGrace;
     uint32 jobWindow;
-    uint16 kappaBps;
+    uint32 kappaBps;
     uint16 reserveBps;
     uint16 inferencerBps;
     uint16 committeeBps;
@@ -157,11 +157,13 @@ struct Sealing {
 
 /// @notice Everything fixed when a verdict is claimed; all zero but `beacon` where the public round was opened
 /// because nobody claimed.
+/// @param paid bit k-1 for each member k that is paid: those in some largest clique.
 /// @param beacon hash of the block of `seal`: with the record after seal it gives the positions.
 struct Claiming {
     address claimer;
     Outcome outcome;
     uint8 reason;
+    uint8 paid;
     bytes32 bundle;
     bytes32 beacon;
 }
@@ -243,7 +245,11 @@ interface IVeriLLM {
     event Claimed(JobId indexed jobId, Claiming claiming);
     event BeaconKept(uint256 indexed blockNumber, bytes32 beacon);
     event ChallengeOpened(
-        JobId indexed jobId, address indexed challenger, uint256 openBy, bytes32 beacon
+        JobId indexed jobId,
+        address indexed challenger,
+        uint256 openBy,
+        bytes32 beacon,
+        uint8 reason
     );
     event Finalized(JobId indexed jobId, Outcome outcome, uint8 reason);
     event Paid(JobId indexed jobId, address indexed account, uint256 amount);
@@ -343,6 +349,7 @@ interface IVeriLLM {
         Sealing calldata sealing,
         Outcome outcome,
         uint8 reason,
+        uint8 paid,
         bytes32 bundle,
         bytes[] calldata attestations
     ) external;
@@ -360,11 +367,18 @@ interface IVeriLLM {
     // ── The public round ────────────────────────────────────────────────────────────────────────
     // Lengths and openings go to the adjudicator, see IAdjudicator.
 
-    /// @notice Opens the public round: bonded against a claim, free against a scheduler that let the claim deadline pass.
+    /// @notice Opens the public round: bonded against a claim, free against a scheduler that let the claim deadline
+    /// pass.
+    /// @dev Attested by a majority of the committee, for a reason that the chain cannot recompute, a challenge
+    /// turns what the states accept into a refund; zeros and no attestations for any other challenge.
     function challenge(
         Posting calldata posting,
         Sealing calldata sealing,
-        Claiming calldata claiming
+        Claiming calldata claiming,
+        Outcome outcome,
+        uint8 reason,
+        bytes32 bundle,
+        bytes[] calldata attestations
     ) external;
     /// @notice Computes the verdict of the public round and settles by it.
     function adjudicate(
@@ -402,9 +416,4 @@ interface IVeriLLM {
         returns (address owner, uint40 activeFrom, uint40 leftAt, uint96 price);
     function slotsOf(ModelId modelId) external view returns (uint32 slots, uint32 owners);
     function nonceUsed(address client, uint256 nonce) external view returns (bool);
-    /// @notice The committee that `seal` will demand, and the checked requests; for schedulers and auditors.
-    function drawOf(Posting calldata posting, bytes32 secret, bytes32 beacon)
-        external
-        view
-        returns (uint32[] memory seats, address[] memory owners, uint16[] memory checked);
 }

@@ -19,6 +19,27 @@ library DrawLib {
         return uint256(keccak256(abi.encode(seed, uint256(1), j))) % slots;
     }
 
+    /// @notice Whether a seat takes part in the draw of a job posted at `time`: joined strictly before, and not
+    /// gone before; who leaves in post's own block cannot know the draw.
+    function isEligible(address owner, uint256 activeFrom, uint256 leftAt, uint256 time)
+        internal
+        pure
+        returns (bool)
+    {
+        return owner != address(0) && activeFrom < time && (leftAt == 0 || leftAt >= time);
+    }
+
+    /// @notice Whether `owner` is among the first `found` of `owners`.
+    function isDrawn(address[] memory owners, uint256 found, address owner)
+        internal
+        pure
+        returns (bool drawn)
+    {
+        for (uint256 i = 0; i < found; ++i) {
+            drawn = drawn || owners[i] == owner;
+        }
+    }
+
     /// @notice The requests to check, in drawn order; all of them where no more than `wanted` exist.
     function checkedRequests(bytes32 seed, uint256 requests, uint256 wanted)
         internal

@@ -66,38 +66,38 @@ library VerdictLib {
         return sums.cells != 0 && sums.sum / sums.cells <= mean && sums.over <= over;
     }
 
-    /// @notice The verdict on states.
+    /// @notice The verdict on states, and who is paid: the members of some largest clique, or, where nothing
+    /// follows, all good ones.
     /// @dev All 2^m subsets, m ≤ 7: the plainest thing that is right.
     function judge(Relations memory relations)
         internal
         pure
-        returns (Outcome outcome, uint8 reason)
+        returns (Outcome outcome, uint8 reason, uint256 paid)
     {
-        uint256 size = relations.adjacency.length;
-        uint256 largest = majority(size);
-        bool found = false;
+        uint256 largest = majority(relations.adjacency.length);
         bool accepts = false;
         bool rejects = false;
         bool slashes = false;
-        for (uint256 clique = 1; clique < 1 << size; ++clique) {
+        for (uint256 clique = 1; clique < 1 << relations.adjacency.length; ++clique) {
             uint256 members = _count(clique);
             if (members < largest || clique & ~relations.good != 0) continue;
             if (!_isClique(clique, relations.adjacency)) continue;
             if (members > largest) {
                 largest = members;
+                paid = 0;
                 accepts = rejects = slashes = false;
             }
-            found = true;
+            paid |= clique;
             if (clique & ~relations.refundTier == 0) accepts = true;
             if (clique & relations.refundTier == 0) {
                 rejects = true;
                 if (clique & relations.slashTier == 0) slashes = true;
             }
         }
-        if (!found) return (Outcome.Inconclusive, NO_CLIQUE);
-        if (accepts == rejects) return (Outcome.Inconclusive, DIVIDED);
-        if (accepts) return (Outcome.Accept, NONE);
-        return (slashes ? Outcome.Slash : Outcome.Refund, STATES_DIFFER);
+        if (paid == 0) return (Outcome.Inconclusive, NO_CLIQUE, relations.good);
+        if (accepts == rejects) return (Outcome.Inconclusive, DIVIDED, relations.good);
+        if (accepts) return (Outcome.Accept, NONE, paid);
+        return (slashes ? Outcome.Slash : Outcome.Refund, STATES_DIFFER, paid);
     }
 
     function _isClique(uint256 clique, uint256[] memory adjacency) private pure returns (bool) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {IAdjudicator} from "../interfaces/IAdjudicator.sol";
+import {IAdjudicator, Verdict} from "../interfaces/IAdjudicator.sol";
 import {
     Claiming,
     IVeriLLM,
@@ -11,6 +11,7 @@ import {
     Sealing,
     Status
 } from "../interfaces/IVeriLLM.sol";
+import {HashLib} from "../libraries/HashLib.sol";
 import {JobLib} from "../libraries/JobLib.sol";
 import {RecordLib} from "../libraries/RecordLib.sol";
 import {VerdictLib} from "../libraries/VerdictLib.sol";
@@ -20,28 +21,33 @@ import {Jobs} from "./Jobs.sol";
 abstract contract Disputes is Jobs {
     using JobLib for JobLib.State;
 
-    mapping(JobId => address challenger) private _challengers;
+    /// @dev Who challenged, and the reason that the committee attested to it, if any.
+    struct Challenge {
+        address challenger;
+        uint8 reason;
+    }
+
+    mapping(JobId => Challenge) private _challenges;
 
     /// @inheritdoc IVeriLLM
-    function challenge(Posting memory posting, Sealing memory sealing, Claiming memory claiming)
-        external
-    {
+    function challenge(
+        Posting memory posting,
+        Sealing memory sealing,
+        Claiming memory claiming,
+        Outcome outcome,
+        uint8 reason,
+        bytes32 bundle,
+        bytes[] calldata attestations
+    ) external {
         JobId jobId = _jobIdOf(posting.job);
         JobLib.State storage job = _jobs[jobId];
-        address challenger = operatorOf(msg.sender);
         bytes32 record = RecordLib.sealedRecord(RecordLib.posted(posting), sealing);
+        address challenger = operatorOf(msg.sender);
         if (job.status == Status.Sealed) {
             job.requireAt(jobId, Status.Sealed, record);
             JobLib.requireAfter(job.deadline);
-            claiming = Claiming(address(0), Outcome.None, 0, 0, _beacon(sealing.sealedBlock));
-            if (claiming.beacon == 0) {
-                // Nobody kept it, so no positions exist, and the job ends here.
-                job.end();
-                Ending memory ending;
-                ending.outcome = Outcome.Inconclusive;
-                ending.reason = VerdictLib.BEACON_LOST;
-                return _settle(jobId, posting, sealing, ending);
-            }
+            claiming = Claiming(address(0), Outcome.None, 0, 0, 0, _beacon(sealing.sealedBlock));
+            if (claiming.beacon == 0) return _endLost(jobId, posting, sealing);
             record = RecordLib.claimed(record, claiming);
         } else {
             record = RecordLib.claimed(record, claiming);
@@ -49,10 +55,17 @@ abstract contract Disputes is Jobs {
             JobLib.requireBefore(job.deadline);
             _lock(challenger, CHALLENGE_BOND);
         }
+        if (reason != 0) {
+            bool attestable =
+                VerdictLib.isAttested(reason) && VerdictLib.isClaimable(outcome, reason);
+            require(attestable, OutcomeInvalid());
+            bytes32 attestation = HashLib.hashAttestation(jobId, outcome, reason, bundle);
+            _requireAttested(sealing.committee, attestation, attestations);
+        }
         uint40 openBy = _from(OPENING_WINDOW);
         job.challenge(record, openBy);
-        _challengers[jobId] = challenger;
-        emit ChallengeOpened(jobId, challenger, openBy, claiming.beacon);
+        _challenges[jobId] = Challenge(challenger, reason);
+        emit ChallengeOpened(jobId, challenger, openBy, claiming.beacon, reason);
         IAdjudicator(ADJUDICATOR)
             .open(
                 jobId, record, _from(OPENING_WINDOW / 2), openBy, _from(2 * uint256(OPENING_WINDOW))
@@ -66,36 +79,61 @@ abstract contract Disputes is Jobs {
         (JobId jobId,) = _at(Status.Challenged, posting, sealing, claiming);
         JobLib.State storage job = _jobs[jobId];
         Ending memory ending;
-        (ending.outcome, ending.reason, ending.lost) = IAdjudicator(ADJUDICATOR)
+        ending.verdict = IAdjudicator(ADJUDICATOR)
             .verdict(
                 job.record, posting.quote.modelId, posting.job.requests, sealing.committee.length
             );
-        // What the committee attested and the chain cannot recompute refunds, but never slashes.
-        bool rejected = ending.outcome == Outcome.Slash || ending.outcome == Outcome.Refund;
-        bool upheld = ending.outcome == claiming.outcome;
-        if (VerdictLib.isAttested(claiming.reason) && !rejected) {
-            ending.outcome = Outcome.Refund;
-            ending.reason = claiming.reason;
-            upheld = true;
-        }
         job.end();
-        address challenger = _challengers[jobId];
-        ending.finder = upheld ? claiming.claimer : challenger;
+        Challenge memory opened = _challenges[jobId];
+        bool upheld = _weigh(ending.verdict, claiming, opened.reason);
+        ending.finder = upheld ? claiming.claimer : opened.challenger;
         ending.claimer = upheld ? claiming.claimer : address(0);
+        uint256 forfeit = CLAIM_BOND;
         if (claiming.claimer == address(0)) {
             // Nobody claimed: the scheduler pays what a wrong claim would have cost. Its bond is still locked, so
             // this is there, and what is left of the bond is unlocked below.
-            uint256 forfeit = CLAIM_BOND < posting.bond ? CLAIM_BOND : posting.bond;
+            if (forfeit > posting.bond) forfeit = posting.bond;
             _close(jobId, posting.quote.scheduler, 0, forfeit, 0);
-            _close(jobId, challenger, 0, 0, forfeit);
+            _close(jobId, opened.challenger, 0, 0, forfeit);
         } else if (upheld) {
             _close(jobId, claiming.claimer, CLAIM_BOND, 0, 0);
-            _close(jobId, challenger, CHALLENGE_BOND, CHALLENGE_BOND, 0);
+            _close(jobId, opened.challenger, CHALLENGE_BOND, CHALLENGE_BOND, 0);
             _shareBond(ending, sealing.committee.length);
         } else {
-            _close(jobId, claiming.claimer, CLAIM_BOND, CLAIM_BOND, 0);
-            _close(jobId, challenger, CHALLENGE_BOND, 0, CLAIM_BOND);
+            // That openings could not be had off chain cannot be shown on chain: then neither side forfeits.
+            if (claiming.reason == VerdictLib.WITHHELD) forfeit = 0;
+            _close(jobId, claiming.claimer, CLAIM_BOND, forfeit, 0);
+            _close(jobId, opened.challenger, CHALLENGE_BOND, 0, forfeit);
         }
+        _settle(jobId, posting, sealing, ending);
+    }
+
+    /// @dev Puts in what the committee attested and the chain cannot recompute: it refunds what the states do not
+    /// reject, and never slashes. Returns whether the claim was right, in its outcome and in whom it pays.
+    function _weigh(Verdict memory verdict, Claiming memory claiming, uint8 reason)
+        private
+        pure
+        returns (bool upheld)
+    {
+        bool attested = VerdictLib.isAttested(claiming.reason);
+        if (attested) reason = claiming.reason;
+        upheld = verdict.outcome == claiming.outcome;
+        if (reason != 0 && verdict.outcome != Outcome.Slash && verdict.outcome != Outcome.Refund) {
+            verdict.outcome = Outcome.Refund;
+            verdict.reason = reason;
+            upheld = attested;
+        }
+        // Where parties fell silent other cliques may have grown: then a claim is only wrong to pay too many.
+        uint8 wrong = claiming.paid & ~verdict.paid & ~(verdict.lost >> 1);
+        if (verdict.lost == 0) wrong = claiming.paid ^ verdict.paid;
+        return upheld && wrong == 0;
+    }
+
+    /// @dev Nobody kept the beacon, so no positions exist, and the job ends here.
+    function _endLost(JobId jobId, Posting memory posting, Sealing memory sealing) private {
+        _jobs[jobId].end();
+        Ending memory ending;
+        ending.verdict = Verdict(Outcome.Inconclusive, VerdictLib.BEACON_LOST, 0, type(uint8).max);
         _settle(jobId, posting, sealing, ending);
     }
 
@@ -103,7 +141,7 @@ abstract contract Disputes is Jobs {
     function _shareBond(Ending memory ending, uint256 size) private view {
         uint256 opened = 0;
         for (uint256 party = 0; party <= size; ++party) {
-            opened += ((ending.lost >> party) & 1) ^ 1;
+            opened += ((ending.verdict.lost >> party) & 1) ^ 1;
         }
         if (opened != 0) ending.bonus = CHALLENGE_BOND / opened;
         ending.dust = CHALLENGE_BOND - ending.bonus * opened;

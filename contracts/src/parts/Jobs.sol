@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
+import {Verdict} from "../interfaces/IAdjudicator.sol";
 import {
     Claiming,
     IVeriLLM,
@@ -32,12 +33,10 @@ abstract contract Jobs is Seats, EIP712 {
     using JobLib for JobLib.State;
     using SafeCast for uint256;
 
-    /// @dev How a job ends. Bit p of `lost` is set for a party that did not open what it had to. `bonus` is what
-    /// each other party gets of a forfeited challenge bond, `dust` what its division leaves to the client.
+    /// @dev How a job ends. `bonus` is what each party that opened gets of a forfeited challenge bond, `dust` what
+    /// its division leaves to the client.
     struct Ending {
-        Outcome outcome;
-        uint8 reason;
-        uint256 lost;
+        Verdict verdict;
         address finder;
         address claimer;
         uint256 bonus;
@@ -122,6 +121,7 @@ abstract contract Jobs is Seats, EIP712 {
         Sealing memory sealing,
         Outcome outcome,
         uint8 reason,
+        uint8 paid,
         bytes32 bundle,
         bytes[] calldata attestations
     ) external {
@@ -130,17 +130,19 @@ abstract contract Jobs is Seats, EIP712 {
         bytes32 sealedRecord = RecordLib.sealedRecord(RecordLib.posted(posting), sealing);
         job.requireAt(jobId, Status.Sealed, sealedRecord);
         JobLib.requireBefore(job.deadline);
-        require(VerdictLib.isClaimable(outcome, reason), OutcomeInvalid());
+        bool known = paid < 1 << sealing.committee.length;
+        require(known && VerdictLib.isClaimable(outcome, reason), OutcomeInvalid());
         Claiming memory claiming = Claiming({
             claimer: operatorOf(msg.sender),
             outcome: outcome,
             reason: reason,
+            paid: paid,
             bundle: bundle,
             beacon: _beaconOf(sealing.sealedBlock)
         });
         if (VerdictLib.isAttested(reason)) {
             bytes32 attestation = HashLib.hashAttestation(jobId, outcome, reason, bundle);
-            _requireAttested(sealing.committee, _hashTypedDataV4(attestation), attestations);
+            _requireAttested(sealing.committee, attestation, attestations);
         }
         _lock(claiming.claimer, CLAIM_BOND);
         job.claim(RecordLib.claimed(sealedRecord, claiming), _from(DISPUTE_WINDOW));
@@ -156,8 +158,7 @@ abstract contract Jobs is Seats, EIP712 {
         _jobs[jobId].end();
         _close(jobId, claiming.claimer, CLAIM_BOND, 0, 0);
         Ending memory ending;
-        ending.outcome = claiming.outcome;
-        ending.reason = claiming.reason;
+        ending.verdict = Verdict(claiming.outcome, claiming.reason, 0, claiming.paid);
         ending.finder = claiming.claimer;
         ending.claimer = claiming.claimer;
         _settle(jobId, posting, sealing, ending);
@@ -208,18 +209,6 @@ abstract contract Jobs is Seats, EIP712 {
         return _nonces[client].get(nonce);
     }
 
-    /// @inheritdoc IVeriLLM
-    function drawOf(Posting memory posting, bytes32 secret, bytes32 beacon)
-        external
-        view
-        returns (uint32[] memory seats, address[] memory owners, uint16[] memory checked)
-    {
-        bytes32 draw = DrawLib.draw(secret, posting.commitment, beacon);
-        (seats, owners) = _drawSeats(posting, draw);
-        uint256 wanted = _models[posting.quote.modelId].checkedRequests;
-        checked = DrawLib.checkedRequests(draw, posting.job.requests, wanted);
-    }
-
     // ── Money ───────────────────────────────────────────────────────────────────────────────────
 
     /// @dev Money in is maxFee from escrow and what is slashed; all of it goes to a party, back or to the dead
@@ -230,32 +219,32 @@ abstract contract Jobs is Seats, EIP712 {
         Sealing memory sealing,
         Ending memory ending
     ) internal {
-        emit Finalized(jobId, ending.outcome, ending.reason);
+        emit Finalized(jobId, ending.verdict.outcome, ending.verdict.reason);
         uint256 each = _share(sealing.fee, COMMITTEE_BPS) / sealing.committee.length;
-        (uint256 opened, uint256 burnt) =
-            _settleCommittee(jobId, sealing.committee, each + ending.bonus, ending.lost);
-        uint256 verifiers = each * opened; // at most maxFee, and so at most lock or bond
+        // Of verifiers at most maxFee, and so at most the lock and the bond.
+        (uint256 verifiers, uint256 burnt) =
+            _settleCommittee(jobId, sealing.committee, each, ending);
         uint256 rest = posting.job.maxFee; // of the escrow
-        uint256 pay = ending.lost & 1 == 0 ? ending.bonus : 0; // to the inferencer
+        uint256 pay = ending.verdict.lost & 1 == 0 ? ending.bonus : 0; // to the inferencer
         uint256 slash = 0; // from it
         uint256 toScheduler = 0;
         uint256 fromScheduler = 0;
-        if (ending.outcome == Outcome.Accept) {
+        if (ending.verdict.outcome == Outcome.Accept) {
             uint256 share = _share(sealing.fee, INFERENCER_BPS);
-            // Dust of the committee's division goes to the scheduler, shares of the silent to the client.
+            // Dust of the committee's division goes to the scheduler, shares of the unpaid to the client.
             toScheduler = sealing.fee - share - each * sealing.committee.length;
             rest -= share + toScheduler + verifiers;
             pay += share;
             toScheduler -= _payCallers(jobId, ending.claimer, toScheduler);
-        } else if (ending.outcome == Outcome.Refund) {
+        } else if (ending.verdict.outcome == Outcome.Refund) {
             slash = verifiers;
-        } else if (ending.outcome == Outcome.Slash) {
+        } else if (ending.verdict.outcome == Outcome.Slash) {
             slash = posting.lock;
             uint256 found = slash - verifiers;
             if (found > sealing.fee) found = sealing.fee;
             burnt += slash - verifiers - found;
             _close(jobId, ending.finder, 0, 0, found);
-        } else if (ending.reason == VerdictLib.BEACON_LOST) {
+        } else if (ending.verdict.reason == VerdictLib.BEACON_LOST) {
             fromScheduler = verifiers; // it could have kept the beacon
         } else {
             rest -= verifiers;
@@ -266,17 +255,23 @@ abstract contract Jobs is Seats, EIP712 {
         _burn(jobId, burnt);
     }
 
-    /// @dev Pays who opened; takes and burns the lock of who did not.
-    function _settleCommittee(JobId jobId, Member[] memory committee, uint256 each, uint256 lost)
-        private
-        returns (uint256 opened, uint256 burnt)
-    {
+    /// @dev Pays who deserves it; takes and burns the lock of who lost.
+    function _settleCommittee(
+        JobId jobId,
+        Member[] memory committee,
+        uint256 each,
+        Ending memory ending
+    ) private returns (uint256 paid, uint256 burnt) {
         for (uint256 i = 0; i < committee.length; ++i) {
             uint256 lock = committee[i].lock;
-            bool silent = (lost >> (i + 1)) & 1 != 0;
-            _close(jobId, committee[i].owner, lock, silent ? lock : 0, silent ? 0 : each);
-            if (silent) burnt += lock;
-            else ++opened;
+            if ((ending.verdict.lost >> (i + 1)) & 1 != 0) {
+                _close(jobId, committee[i].owner, lock, lock, 0);
+                burnt += lock;
+            } else {
+                uint256 pay = (ending.verdict.paid >> i) & 1 == 0 ? 0 : each;
+                _close(jobId, committee[i].owner, lock, 0, pay + ending.bonus);
+                paid += pay;
+            }
         }
     }
 
@@ -398,9 +393,10 @@ abstract contract Jobs is Seats, EIP712 {
     /// @dev One entry a member, in drawn order; empty where a member did not sign.
     function _requireAttested(
         Member[] memory committee,
-        bytes32 digest,
+        bytes32 attestation,
         bytes[] calldata attestations
-    ) private view {
+    ) internal view {
+        bytes32 digest = _hashTypedDataV4(attestation);
         require(
             attestations.length == committee.length,
             CommitteeSizeWrong(attestations.length, committee.length)

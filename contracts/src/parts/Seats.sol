@@ -17,7 +17,6 @@ abstract contract Seats is Accounts {
         uint32 owners;
         uint96 seatStake;
         uint8 committee;
-        uint16 checkedRequests;
     }
 
     /// @dev Timestamps; a seat is active strictly after `activeFrom` and, once it left, until `leftAt`.
@@ -39,14 +38,11 @@ abstract contract Seats is Accounts {
         bytes memory encoded = msg.data[4:];
         uint96 seatStake;
         uint8 committee;
-        uint16 checkedRequests;
-        (modelId, seatStake, committee, checkedRequests) =
-            IAdjudicator(ADJUDICATOR).registerModel(encoded);
+        (modelId, seatStake, committee) = IAdjudicator(ADJUDICATOR).registerModel(encoded);
         Model storage model = _models[modelId];
         require(model.committee == 0, ModelKnown(modelId));
         model.seatStake = seatStake;
         model.committee = committee;
-        model.checkedRequests = checkedRequests;
         _emitRegistered(modelId, encoded);
     }
 
@@ -123,10 +119,8 @@ abstract contract Seats is Accounts {
         require(model.committee != 0, ModelUnknown(modelId));
     }
 
-    /// @dev Joined strictly before, and not gone before: who leaves in post's own block cannot know the draw.
     function _activeAt(Seat storage seat, uint256 time) internal view returns (bool) {
-        uint256 leftAt = seat.leftAt;
-        return seat.owner != address(0) && seat.activeFrom < time && (leftAt == 0 || leftAt >= time);
+        return DrawLib.isEligible(seat.owner, seat.activeFrom, seat.leftAt, time);
     }
 
     /// @dev Walks the slots that the draw names; skips the inactive, the inferencer's owner and repeats.
@@ -145,11 +139,7 @@ abstract contract Seats is Accounts {
             Seat storage seat = slots[slot];
             if (!_activeAt(seat, posting.postedAt)) continue;
             address owner = seat.owner;
-            bool skipped = owner == posting.worker;
-            for (uint256 i = 0; i < found; ++i) {
-                skipped = skipped || owners[i] == owner;
-            }
-            if (skipped) continue;
+            if (owner == posting.worker || DrawLib.isDrawn(owners, found, owner)) continue;
             seats[found] = slot;
             owners[found++] = owner;
         }

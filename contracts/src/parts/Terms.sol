@@ -21,7 +21,7 @@ abstract contract Terms is IVeriLLM {
     uint32 internal immutable UNLOCK_DELAY;
     uint32 internal immutable KEY_GRACE;
     uint32 internal immutable JOB_WINDOW;
-    uint16 internal immutable KAPPA_BPS;
+    uint32 internal immutable KAPPA_BPS;
     uint16 internal immutable RESERVE_BPS;
     uint16 internal immutable INFERENCER_BPS;
     uint16 internal immutable COMMITTEE_BPS;
@@ -30,8 +30,11 @@ abstract contract Terms is IVeriLLM {
     uint96 internal immutable CLAIM_BOND;
     uint96 internal immutable CHALLENGE_BOND;
 
+    bytes private _config;
+
     constructor(Config memory terms) {
         _requireSafe(terms);
+        _config = abi.encode(terms);
         TOKEN = IERC20(terms.token);
         ADJUDICATOR = terms.adjudicator;
         SEAL_WINDOW = terms.sealWindow;
@@ -53,27 +56,12 @@ abstract contract Terms is IVeriLLM {
     }
 
     /// @inheritdoc IVeriLLM
+    /// @dev Kept as it is returned: a getter from the immutables would take a twentieth of the code size limit.
     function config() external view returns (Config memory) {
-        return Config({
-            token: address(TOKEN),
-            adjudicator: ADJUDICATOR,
-            sealWindow: SEAL_WINDOW,
-            claimWindow: CLAIM_WINDOW,
-            disputeWindow: DISPUTE_WINDOW,
-            openingWindow: OPENING_WINDOW,
-            unbonding: UNBONDING,
-            unlockDelay: UNLOCK_DELAY,
-            keyGrace: KEY_GRACE,
-            jobWindow: JOB_WINDOW,
-            kappaBps: KAPPA_BPS,
-            reserveBps: RESERVE_BPS,
-            inferencerBps: INFERENCER_BPS,
-            committeeBps: COMMITTEE_BPS,
-            schedulerBps: SCHEDULER_BPS,
-            callerFee: CALLER_FEE,
-            claimBond: CLAIM_BOND,
-            challengeBond: CHALLENGE_BOND
-        });
+        bytes memory encoded = _config;
+        assembly ("memory-safe") {
+            return(add(encoded, 32), mload(encoded))
+        }
     }
 
     /// @dev `value` basis points of `amount`, rounded down: what is paid.
