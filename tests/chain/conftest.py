@@ -59,6 +59,7 @@ def deployed(anvil: Anvil) -> Iterator[Net]:
 
 @pytest.fixture
 def net(deployed: Net) -> Iterator[Net]:
+    """The deployment alone."""
     snapshot = deployed.rpc("evm_snapshot")
     yield deployed
     assert deployed.rpc("evm_revert", snapshot)

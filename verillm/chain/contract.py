@@ -33,7 +33,7 @@ from verillm.model import ModelSpec, model_id as model_id_of
 from verillm.records import Claiming, Posting, Sealing
 from verillm.request import Job, Quote
 from verillm.task import Inner, ItemLeaf
-from verillm.types import Hash32, JobId, ModelId
+from verillm.types import Hash32, JobId, ModelId, Outcome
 
 LOG_RANGE: Final = 10_000
 MAX_LOGS: Final = 1_000_000
@@ -125,6 +125,27 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """Where a public round stands; bit p of a mask and entry p of `served` are party p's."""
+
+    job_id: JobId
+    revealed: int
+    positions: int
+    non_finite: int
+    mismatched: int
+    served: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairSums:
+    """Sums over the compared positions of two parties (docs/protocol.md §7)."""
+
+    sum: int
+    cells: int
+    over: int
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """A block's head; `base_fee` in wei."""
 
@@ -185,13 +206,18 @@ class Fees:
 class Calls:
     """Builds the calls of one deployment; amounts in token units, times in seconds."""
 
-    __slots__ = ("_contract", "_token")
+    __slots__ = ("_adjudicator", "_contract", "_token")
 
     def __init__(self, deployment: Deployment) -> None:
         self._contract, self._token = deployment.contract, deployment.token
+        self._adjudicator = deployment.adjudicator
 
     def _call(self, name: str, *values: object) -> Call:
         return Call(name, self._contract, artifacts.functions("VeriLLM")[name].encode(*values))
+
+    def _round_call(self, name: str, *values: object) -> Call:
+        data = artifacts.functions("Adjudicator")[name].encode(self._contract, *values)
+        return Call(name, self._adjudicator, data)
 
     def _token_call(self, name: str, *values: object) -> Call:
         return Call(name, self._token, artifacts.functions("DevToken")[name].encode(*values))
@@ -293,13 +319,21 @@ class Calls:
         self,
         posting: Posting,
         sealing: Sealing,
-        outcome: IntEnum,
+        outcome: Outcome,
         reason: int,
+        paid: int,
         bundle: Hash32,
         attestations: Sequence[bytes] = (),
     ) -> Call:
-        """Anyone, bonded: claims a verdict; attestations in drawn order, empty where none."""
-        return self._call("claim", posting, sealing, outcome, reason, bundle, attestations)
+        """Anyone, bonded: claims a verdict; bit k - 1 of `paid` is committee member k.
+
+        Attestations in drawn order, empty where a member gave none.
+        """
+        verdict: tuple[object, ...] = (outcome, reason, paid, bundle)
+        inputs = {part["name"] for part in artifacts.functions("VeriLLM")["claim"].inputs}
+        if "paid" not in inputs:  # TRANSITION: until the contracts take it
+            verdict = (outcome, reason, bundle)
+        return self._call("claim", posting, sealing, *verdict, attestations)
 
     def finalize(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
         """Anyone: settles an unchallenged claim."""
@@ -314,9 +348,21 @@ class Calls:
         return self._call("keep", block)
 
     # The public round
-    def challenge(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
-        """Anyone: opens the public round."""
-        return self._call("challenge", posting, sealing, claiming)
+    def challenge(
+        self,
+        posting: Posting,
+        sealing: Sealing,
+        claiming: Claiming,
+        outcome: Outcome = Outcome.NONE,
+        reason: int = 0,
+        bundle: Hash32 = Hash32(bytes(32)),  # noqa: B008 - immutable
+        attestations: Sequence[bytes] = (),
+    ) -> Call:
+        """Anyone, bonded: opens the public round; with a verdict that enough members attested."""
+        attested: tuple[object, ...] = (outcome, reason, bundle, attestations)
+        if len(artifacts.functions("VeriLLM")["challenge"].inputs) == 3:  # TRANSITION
+            attested = ()
+        return self._call("challenge", posting, sealing, claiming, *attested)
 
     def reveal(
         self,
@@ -329,7 +375,7 @@ class Calls:
     ) -> Call:
         """Anyone: fixes the lengths of a checked request."""
         record = (posting, sealing, claiming)
-        return self._call("reveal", *record, checked_index, leaf, item_path)
+        return self._round_call("reveal", *record, checked_index, leaf, item_path)
 
     def serve(
         self,
@@ -343,7 +389,7 @@ class Calls:
     ) -> Call:
         """Anyone: puts one party's opening of one position into calldata."""
         record = (posting, sealing, claiming, spec)
-        return self._call("serve", *record, checked, position_index, opening)
+        return self._round_call("serve", *record, checked, position_index, opening)
 
     def compare(
         self,
@@ -357,7 +403,7 @@ class Calls:
     ) -> Call:
         """Anyone: compares several parties' openings of one position."""
         record = (posting, sealing, claiming, spec)
-        return self._call("compare", *record, checked, position_index, openings)
+        return self._round_call("compare", *record, checked, position_index, openings)
 
     def adjudicate(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
         """Anyone: computes the public round's verdict and settles by it."""
@@ -548,6 +594,11 @@ class Chain:
         call = Call(name, self.deployment.contract, entry.encode(*values))
         return artifacts.decode(entry.outputs, self.simulate(call, ZERO_ADDRESS, block), kinds)
 
+    def _read_round(self, name: str, kinds: Sequence[Any], *values: object) -> Any:
+        entry = artifacts.functions("Adjudicator")[name]
+        call = Call(name, self.deployment.adjudicator, entry.encode(*values))
+        return artifacts.decode(entry.outputs, self.simulate(call, ZERO_ADDRESS), kinds)
+
     def _read_token(self, name: str, *values: object) -> Any:
         entry = artifacts.functions("DevToken")[name]
         call = Call(name, self.deployment.token, entry.encode(*values))
@@ -610,8 +661,19 @@ class Chain:
     ) -> tuple[int, ...]:
         """The challenged positions of a checked request."""
         values = (sealed_record, beacon, request, prompt_tokens, new_tokens, wanted)
-        (positions,) = self._read("positionsOf", [tuple[int, ...]], *values)
+        (positions,) = self._read_round("positionsOf", [tuple[int, ...]], *values)
         return tuple(positions)
+
+    def round_of(self, record: Hash32) -> Round:
+        """Where the public round over a job's record stands."""
+        values = (self.deployment.contract, record)
+        return Round(*self._read_round("roundOf", [JobId, *[int] * 4, tuple[int, ...]], *values))
+
+    def pair_of(self, record: Hash32, first: int, second: int) -> PairSums:
+        """What the round added up for two parties, `first` < `second`."""
+        values = (self.deployment.contract, record, first, second)
+        (sums,) = self._read_round("pairOf", [PairSums], *values)
+        return sums  # type: ignore[no-any-return]
 
     def model(self, model_id: ModelId) -> ModelSpec:
         """A registered model from its event, checked against its id; raises UnknownModel."""
@@ -644,13 +706,13 @@ class Chain:
         first: int | None = None,
         last: int | None = None,
     ) -> Iterator[Log]:
-        """The contract's logs from block `first` (deployment) to `last` (the newest), in order."""
+        """Logs of both contracts from block `first` (deployment) to `last` (newest), in order."""
         first = self.deployment.block if first is None else first
         last = self.block().number if last is None else last
         wanted = [_topic(topic) for topic in topics]
         for start in range(first, last + 1, LOG_RANGE):
             query = {
-                "address": self.deployment.contract,
+                "address": [self.deployment.contract, self.deployment.adjudicator],
                 "topics": wanted,
                 "fromBlock": hex(start),
                 "toBlock": hex(min(start + LOG_RANGE - 1, last)),

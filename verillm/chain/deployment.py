@@ -35,7 +35,7 @@ class Config:
     key_grace: int = 7 * DAY
     job_window: int = DAY
     kappa_bps: int = 20_000
-    reserve_bps: int = 3_000
+    reserve_bps: int = 7_500
     inferencer_bps: int = 7_500
     committee_bps: int = 1_500
     scheduler_bps: int = 1_000

@@ -197,6 +197,15 @@ class PositionServed:
 
 
 @dataclass(frozen=True, slots=True)
+class ItemMismatched:
+    """A party's item is not the text that it was to run."""
+
+    job_id: JobId
+    party: int
+    checked_index: int
+
+
+@dataclass(frozen=True, slots=True)
 class PairCompared:
     """The distances of two parties at one position are added up."""
 
@@ -263,6 +272,7 @@ EVENTS: tuple[type[Any], ...] = (
     ChallengeOpened,
     Revealed,
     PositionServed,
+    ItemMismatched,
     PairCompared,
     Finalized,
     Paid,
@@ -328,8 +338,9 @@ class JobHistory:
 @cache
 def _by_topic() -> dict[bytes, tuple[artifacts.Entry, type[Any]]]:
     kinds = {kind.__name__: kind for kind in EVENTS}
-    entries = artifacts.events("VeriLLM").items()
-    return {topic: (entry, kinds[entry.name]) for topic, entry in entries if entry.name in kinds}
+    entries = artifacts.events("Adjudicator") | artifacts.events("VeriLLM")
+    found = {topic: entry for topic, entry in entries.items() if entry.name in kinds}
+    return {topic: (entry, kinds[entry.name]) for topic, entry in found.items()}
 
 
 def topic_of(kind: type[Any]) -> Hash32:
