@@ -1,0 +1,202 @@
+"""The whole experiment: from kept runs to one document of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from verillm.head import HeadArray, HeadRows
+from verillm.model import CheckProfile
+from verillm.sequential import Table
+from verillm.statistics import to_floats
+from verillm.types import Hash32
+from verillm_verifier.lab import pooled
+from verillm_verifier.lab.cases import Case, View
+from verillm_verifier.lab.matrix import HONEST, honest, inferencers, verifiers
+from verillm_verifier.lab.study import SUBTLE, Group
+from verillm_verifier.lab.trials import (
+    OWN,
+    SETTINGS,
+    Result,
+    Role,
+    Setting,
+    Trial,
+    positions_needed,
+    run,
+    tokens_needed,
+)
+from verillm_verifier.lab.views import forged, nudged
+
+DRAWS = 100
+SEED = 7
+NUDGED = "int4"
+MIXED = ("bf16", "chunked", "fp32")
+ALL_KINDS = (Setting("16, mixed", 16), Setting("32, mixed", 32))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One trial with its results, and what it takes to catch it."""
+
+    trial: Trial
+    jobs: int
+    tokens: int
+    results: tuple[Result, ...]
+    positions: int | None = None
+    tokens_needed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything that the lab found."""
+
+    rows: tuple[Row, ...]
+    freedom: pooled.Freedom
+    table: Table | None
+    alarms: tuple[pooled.Alarm, ...]
+    quiet: tuple[pooled.Quiet, ...]
+
+
+class Lab:
+    """Groups of jobs under one profile, as cases; margins are computed once."""
+
+    def __init__(self, folder: Path, profile: CheckProfile, groups: Iterable[Group]) -> None:
+        rows = HeadRows(folder)
+        self._rows = to_floats(np.asarray(rows.rows(0, rows.vocabulary)))
+        self.head = HeadArray(self._rows)
+        self.profile = profile
+        self.groups = {group.name: group for group in groups}
+        self._cases: dict[tuple[str, bool], list[Case]] = {}
+
+    def cases(self, group: str, other_seed: bool = False) -> list[Case]:
+        """Return a group's jobs; under another seed than they were sampled with if asked."""
+        key = (group, other_seed)
+        if key not in self._cases:
+            self._cases[key] = list(self._make(self.groups[group], other_seed))
+        return self._cases[key]
+
+    @property
+    def honest(self) -> list[str]:
+        """Names of the honest groups."""
+        return [name for name, group in self.groups.items() if group.is_honest]
+
+    @property
+    def cheats(self) -> list[str]:
+        """Names of the cheats that were run."""
+        return [name for name, group in self.groups.items() if not group.is_honest]
+
+    def _make(self, group: Group, other_seed: bool) -> Iterable[Case]:
+        for place, (item, job) in enumerate(zip(group.items, group.jobs, strict=True)):
+            views = {OWN: View.of(job)} | {
+                name: View.of(jobs[place]) for name, jobs in group.checks.items()
+            }
+            output = job.tokens[len(item.tokens) :]
+            if group.name == HONEST:
+                neighbour = group.jobs[(place + 1) % len(group.jobs)]
+                views |= forged(views[OWN], View.of(neighbour))
+            if group.name == NUDGED:
+                views["nudged"] = nudged(views["bf16"], item, output, self.head, self._rows)
+            if other_seed:
+                item = replace(item, seed=Hash32(sha256(b"best of n" + item.seed).digest()))
+            yield Case(item, output, views, self.profile, self.head)
+
+
+def experiment(lab: Lab, report: Callable[[str], None], draws: int = DRAWS) -> Findings:
+    """Judge every trial, and pool what hides in one job."""
+    quantised = [name for name in lab.groups[HONEST].checks if name.startswith("quantised ")]
+    trials = [*honest(lab.honest), *inferencers(lab.cheats), *verifiers(quantised)]
+    rows = []
+    for number, trial in enumerate(trials, 1):
+        rows.append(judge_trial(lab, trial, draws))
+        caught = rows[-1].results[0].caught
+        report(f"[{number}/{len(trials)}] {trial.title}: {caught.value:.3f} of {caught.draws}")
+    report("how much freedom the tolerance leaves")
+    freedom = pooled.freedom(lab.cases(HONEST)[::2], MIXED, lab.head)
+    report("the test over a worker's jobs")
+    table, alarms, quiet = sequential(lab)
+    return Findings(tuple(rows), freedom, table, alarms, quiet)
+
+
+def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
+    """Run one trial in every setting."""
+    cases = lab.cases(trial.group, trial.seed)
+    settings = SETTINGS if trial.role is Role.INFERENCER else ALL_KINDS
+    results = tuple(run(trial, cases, setting, draws, SEED) for setting in settings)
+    jobs, tokens = len(cases), sum(case.new_tokens for case in cases)
+    row = Row(trial, jobs, tokens, results)
+    if trial.role is not Role.INFERENCER:
+        return row
+    needed = positions_needed(trial, cases, max(1, draws // 4), SEED)
+    if needed is not None:
+        return replace(row, positions=needed)
+    return replace(row, tokens_needed=tokens_needed(cases, _kinds(cases[0]), SEED))
+
+
+def sequential(
+    lab: Lab,
+) -> tuple[Table | None, tuple[pooled.Alarm, ...], tuple[pooled.Quiet, ...]]:
+    """Fit the test on half of the jobs and try it on the other half."""
+    subtle = sorted(SUBTLE & set(lab.cheats))
+    if not subtle:
+        return None, (), ()
+    fitted, judged = pooled.halves([case for name in lab.honest for case in lab.cases(name)])
+    cheats = {name: pooled.halves(lab.cases(name)) for name in subtle}
+    table = pooled.fit_table(fitted, {name: half[0] for name, half in cheats.items()})
+    alarms = tuple(
+        pooled.alarm(name, half[1], clique, table, SEED)
+        for name, half in cheats.items()
+        for clique in pooled.CLIQUES
+    )
+    quiet = tuple(pooled.quiet(judged, clique, table, SEED) for clique in pooled.CLIQUES)
+    return table, alarms, quiet
+
+
+def _kinds(case: Case) -> tuple[str, ...]:
+    return tuple(name for name in MIXED if name in case.views)
+
+
+def as_json(findings: Findings) -> dict[str, Any]:
+    """Return the findings with outcomes and reasons by name."""
+    table = findings.table
+    return {
+        "rows": [_row_json(row) for row in findings.rows],
+        "freedom": asdict(findings.freedom),
+        "table": {"edges": table.edges, "ratios": _rounded(table.ratios)} if table else None,
+        "alarms": [asdict(each) for each in findings.alarms],
+        "quiet": [asdict(each) for each in findings.quiet],
+    }
+
+
+def _rounded(ratios: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    return {name: [round(each, 4) for each in values] for name, values in ratios.items()}
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.trial.name,
+        "title": row.trial.title,
+        "role": row.trial.role.value,
+        "jobs": row.jobs,
+        "tokens": row.tokens,
+        "positionsNeeded": row.positions,
+        "tokensNeeded": row.tokens_needed,
+        "results": [
+            {
+                "setting": result.setting,
+                **{key: round(value, 6) for key, value in asdict(result.caught).items()},
+                "nearest": round(result.nearest, 4),
+                "verdicts": {
+                    f"{outcome.name.lower()} {reason.name.lower()}": count
+                    for (outcome, reason), count in sorted(
+                        result.verdicts.items(), key=lambda each: -each[1]
+                    )
+                },
+            }
+            for result in row.results
+        ],
+    }

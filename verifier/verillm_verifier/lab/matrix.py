@@ -1,0 +1,96 @@
+"""The attack matrix as trials: every row that a verdict on states and tokens can see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from verillm_verifier.lab.trials import Role, Trial
+
+HONEST = "bf16 rows 16, plain"
+"""The honest group whose jobs verifiers lie about, and whose traces are forged."""
+
+TITLES = {
+    "int8_row": "int8 weights, one scale per row",
+    "int8_group": "int8 weights, groups of 32",
+    "fp8": "fp8-like weights (e4m3, one scale per row)",
+    "int4": "int4 weights, groups of 32",
+    "cache8": "8-bit KV cache",
+    "skipped": "two layers skipped",
+    "whispered": "other system prompt",
+    "other_prompt": "other prompt of the same length",
+    "one_token_off": "one prompt token replaced",
+    "forgot_one": "one prompt token dropped from the context",
+    "windowed": "context cut to 4 + 32 positions",
+    "temperature": "temperature 0.7 for 1.0",
+    "lukewarm": "temperature 0.95 for 1.0",
+    "swapped": "one token swapped",
+}
+PREFILLED = ("int4", "int8_row", "int8_group", "fp8", "cache8", "skipped")
+"""Cheats that also decode cheaply and then prefill with the true model."""
+FORGED = {
+    "garbage": "random states",
+    "shuffled": "true values at wrong dimensions",
+    "perturbed": "true states with noise in four bits",
+    "copied": "one position's states everywhere",
+    "replayed": "the trace of another request",
+}
+QUANTISED = {"int8_row": "int8 rows", "int4": "int4 groups"}
+
+
+def honest(names: Sequence[str]) -> list[Trial]:
+    """Return the trials that must be accepted: each honest group."""
+    return [Trial(name, name, Role.NOBODY, name) for name in names]
+
+
+def inferencers(groups: Sequence[str]) -> list[Trial]:
+    """Return the inferencer's cheats over the groups at hand."""
+    own = [
+        Trial(name, title, Role.INFERENCER, name)
+        for name, title in TITLES.items()
+        if name in groups
+    ]
+    prefilled = [
+        Trial(
+            f"prefilled {name}",
+            f"prefill attack: {TITLES[name]} decode",
+            Role.INFERENCER,
+            name,
+            "bf16",
+        )
+        for name in PREFILLED
+        if name in groups
+    ]
+    forged = [Trial(name, title, Role.INFERENCER, HONEST, name) for name, title in FORGED.items()]
+    return [
+        *own,
+        Trial("other seed", "sampled under a seed of its own (best of n)", Role.INFERENCER,
+              HONEST, seed=True),
+        *prefilled,
+        Trial("nudged", "prefill attack, int4, final states nudged", Role.INFERENCER, "int4",
+              "nudged"),
+        Trial("nudged helped", "the same, and a verifier that shows nudged states too",
+              Role.INFERENCER, "int4", "nudged", ("nudged",)),
+        Trial("int8_row helped", "int8 per row, and a verifier that shows the same states",
+              Role.INFERENCER, "int8_row", "own", ("own",)),
+        *forged,
+    ]  # fmt: skip
+
+
+def verifiers(views: Sequence[str]) -> list[Trial]:
+    """Return the verifier's cheats, in a committee whose other members are honest."""
+    forged = [
+        Trial(f"verifier {name}", title, Role.VERIFIER, HONEST, fixed=(name,))
+        for name, title in FORGED.items()
+    ]
+    quantised = [
+        Trial(
+            f"verifier {name}",
+            f"prefills with {title}",
+            Role.VERIFIER,
+            HONEST,
+            fixed=(f"quantised {name}",),
+        )
+        for name, title in QUANTISED.items()
+        if f"quantised {name}" in views
+    ]
+    return [*quantised, *forged]

@@ -1,0 +1,147 @@
+"""What shows only over many tokens: the sequential test, and the freedom inside the tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from verillm.sampling import scores
+from verillm.sequential import Suspicion, Table, fit
+from verillm.tokens import Head, averaged
+from verillm.types import PPM
+from verillm_verifier.lab.cases import Case
+
+EDGES = (0, 2_000, 5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 320_000, 640_000)
+"""Bins of margins in ppm of a logit, about one per doubling."""
+CLIQUES = {"of one kind": ("bf16",), "mixed": ("bf16", "chunked", "fp32")}
+RUNS = 200
+MOST_TOKENS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """How soon the sequential test speaks against a cheat."""
+
+    cheat: str
+    clique: str
+    tokens: int
+    """Tokens at hand, resampled by jobs."""
+    median: int | None
+    """Tokens to the alarm; None if fewer than half of the runs end in one."""
+    ninth: int | None
+    """The same for nine runs in ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """The highest suspicion that honest work reached."""
+
+    clique: str
+    tokens: int
+    orders: int
+    highest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Freedom:
+    """What a cheat wins that takes another token wherever its margin passes.
+
+    Bits per token: by the largest margin alone, and within the mean as well, over jobs of `tokens`.
+    """
+
+    jobs: int
+    tokens: int
+    by_max: float
+    by_mean: float
+
+
+def halves(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
+    """Return the cases to fit on and those to judge by, so that no job is in both."""
+    return list(cases[::2]), list(cases[1::2])
+
+
+def margins_of(cases: Sequence[Case], clique: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return each case's margins."""
+    return [case.margins(clique).margins for case in cases]
+
+
+def fit_table(honest: Sequence[Case], cheats: Mapping[str, Sequence[Case]]) -> Table:
+    """Fit the likelihood ratios on both kinds of clique together."""
+    return fit(_flat(honest), {name: _flat(cases) for name, cases in cheats.items()}, EDGES)
+
+
+def alarm(name: str, cases: Sequence[Case], clique: str, table: Table, seed: int) -> Alarm:
+    """Resample a cheat's jobs until the test speaks, many times."""
+    random = np.random.default_rng(seed)
+    jobs = margins_of(cases, CLIQUES[clique])
+    ends = sorted(_until_alarm(jobs, table, random) for _ in range(RUNS))
+    return Alarm(
+        name, clique, sum(map(len, jobs)), _ended(ends[RUNS // 2]), _ended(ends[9 * RUNS // 10])
+    )
+
+
+def quiet(cases: Sequence[Case], clique: str, table: Table, seed: int) -> Quiet:
+    """Let honest jobs pass in many orders, each job once."""
+    random = np.random.default_rng(seed)
+    jobs = margins_of(cases, CLIQUES[clique])
+    highest = 0.0
+    for _ in range(RUNS):
+        suspicion = Suspicion()
+        for at in random.permutation(len(jobs)):
+            suspicion = suspicion.after(jobs[at], table)
+            highest = max(highest, suspicion.value)
+    return Quiet(clique, sum(map(len, jobs)), RUNS, highest)
+
+
+def freedom(cases: Sequence[Case], clique: Sequence[str], head: Head) -> Freedom:
+    """Return the freedom left by a profile's margins, on jobs whose states are honest.
+
+    A position offers a choice if another token's score is within the largest margin. Choosing at
+    random there costs half of its gap on average; the cheapest choices are made first, until the
+    mean that the profile allows is spent.
+    """
+    by_max, by_mean, tokens = 0.0, 0.0, 0
+    for case in cases:
+        profile = case.profile
+        gaps = _gaps(case, clique, head)
+        within = [np.sum(gap <= profile.margin_max_refund / PPM) for gap in gaps]
+        by_max += float(np.log2(within).sum())
+        cheapest = np.sort([gap[1] for gap in gaps])
+        cheapest = cheapest[cheapest <= profile.margin_max_refund / PPM]
+        spent = np.cumsum(cheapest) / 2
+        by_mean += float(np.sum(spent <= profile.margin_mean / PPM * len(gaps)))
+        tokens += len(gaps)
+    return Freedom(len(cases), tokens // len(cases), by_max / tokens, by_mean / tokens)
+
+
+def _gaps(case: Case, clique: Sequence[str], head: Head) -> list[np.ndarray]:
+    """Return, per generated position, the best 64 scores' distances from the best, ascending."""
+    first = case.prompt_tokens - 1
+    states = averaged([case.views[name].finals[first:] for name in clique])
+    gaps = []
+    for at, logits in enumerate(head.logits(states)):
+        ranked = scores(logits, case.item.sampling, case.item.seed, first + at)
+        best = np.sort(np.partition(ranked, -64)[-64:])[::-1]
+        gaps.append(best[0] - best)
+    return gaps
+
+
+def _flat(cases: Sequence[Case]) -> list[int]:
+    return [
+        margin for clique in CLIQUES.values() for job in margins_of(cases, clique) for margin in job
+    ]
+
+
+def _until_alarm(jobs: Sequence[Sequence[int]], table: Table, random: np.random.Generator) -> int:
+    suspicion = Suspicion()
+    while suspicion.tokens < MOST_TOKENS:
+        suspicion = suspicion.after(jobs[int(random.integers(len(jobs)))], table)
+        if suspicion.is_alarm:
+            return suspicion.tokens
+    return MOST_TOKENS
+
+
+def _ended(tokens: int) -> int | None:
+    return tokens if tokens < MOST_TOKENS else None

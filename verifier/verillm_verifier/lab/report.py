@@ -1,0 +1,185 @@
+"""`docs/detection.md` from one document of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Json = Mapping[str, Any]
+
+PAGE = Path(__file__).parent / "page.md"
+
+REFUSED = (
+    ("output cut short without an end token", "refund `length`"),
+    ("output padded past its end token", "refund `after_end`"),
+    ("a trace over other tokens than the output", "refund `output_mismatch`"),
+    ("another prompt or sampling in the inferencer's task", "refund `task_mismatch_inferencer`"),
+    ("openings withheld", "slash `withheld`"),
+    ("a state that is not finite", "slash `non_finite`"),
+    ("a random root, states that are not under the sealed one", "inconclusive `evidence_missing`"),
+    ("a verifier's commitment copied from another", "accept; the copier is a suspect"),
+    ("a verifier that opens nothing", "accept; the verifier is a suspect"),
+)
+
+
+def write(found: Json) -> str:
+    """Return the page."""
+    rows = found["rows"]
+    page = PAGE.read_text("utf-8").format(
+        about=_about(found),
+        honest=_honest(rows),
+        inferencers=_inferencers(rows),
+        verifiers=_verifiers(rows),
+        sequential=_sequential(found),
+        refused=_table(("deviation", "verdict"), REFUSED),
+        **found["freedom"],
+    )
+    return "\n".join([page.rstrip("\n") + "\n", *map(_other, found.get("others", ()))])
+
+
+def _about(found: Json) -> str:
+    model, profile = found["model"], found["profile"]
+    millionths = {key: value / 1e6 for key, value in profile.items() if isinstance(value, int)}
+    return (
+        f"Model `{model['name']}` (weights root `{model['weights'][:16]}…`), profile "
+        f"`{profile['hash'][:16]}…`. States: refund at a mean over {millionths['meanRefund']:.2f} "
+        f"honest medians or more than {profile['overRefund']} positions over a cap, slash at "
+        f"{millionths['meanSlash']:.2f} or {profile['overSlash']}.\nTokens: mean margin "
+        f"{millionths['marginMean']:.3f}, largest {millionths['marginMaxRefund']:.2f} (refund), "
+        f"{millionths['marginMaxSlash']:.2f} (slash) logits. {found['draws']} draws per job and "
+        "setting."
+    )
+
+
+def _honest(rows: Sequence[Json]) -> str:
+    lines = []
+    for row in _of(rows, "nobody"):
+        wide = row["results"][-1]
+        rejected = sum(n for v, n in wide["verdicts"].items() if v.startswith(("refund", "slash")))
+        undecided = sum(n for v, n in wide["verdicts"].items() if v.startswith("inconclusive"))
+        lines.append(
+            (
+                row["title"],
+                row["jobs"],
+                row["tokens"],
+                wide["draws"],
+                rejected,
+                undecided,
+                f"≤ {100 * wide['high']:.1f} %",
+                f"{wide['nearest']:.2f}",
+            )
+        )
+    head = (
+        "setup, sampling",
+        "jobs",
+        "tokens",
+        "draws",
+        "rejected",
+        "undecided",
+        "not accepted, 95 %",
+        "nearest",
+    )
+    return _table(head, lines)
+
+
+def _inferencers(rows: Sequence[Json]) -> str:
+    chosen = _of(rows, "inferencer")
+    settings = [result["setting"] for result in chosen[0]["results"]]
+    lines = [
+        (
+            row["title"],
+            *(_share(result) for result in row["results"]),
+            _main_verdict(row["results"][1]),
+            f"{row['results'][0]['nearest']:.2f}",
+            _needs(row),
+            row["jobs"],
+        )
+        for row in chosen
+    ]
+    head = ("attack", *settings, "verdict (32, mixed)", "nearest (16)", "needs", "jobs")
+    return _table(head, lines)
+
+
+def _verifiers(rows: Sequence[Json]) -> str:
+    lines = [
+        (
+            row["title"],
+            *(_share(result) for result in row["results"]),
+            f"{100 * _accepted(row['results'][-1]):.1f} %",
+            row["jobs"],
+        )
+        for row in _of(rows, "verifier")
+    ]
+    return _table(("the liar", "named, 16", "named, 32", "job accepted", "jobs"), lines)
+
+
+def _sequential(found: Json) -> str:
+    titles = {row["name"]: row["title"] for row in found["rows"]}
+    lines = [
+        (
+            titles.get(each["cheat"], each["cheat"]),
+            each["clique"],
+            each["median"] or "-",
+            each["ninth"] or "-",
+            each["tokens"],
+        )
+        for each in found["alarms"]
+    ]
+    head = ("cheat", "verifiers", "tokens to alarm, median", "nine in ten", "tokens at hand")
+    quiet = "; ".join(
+        f"{each['highest']:.3g} over {each['tokens']} tokens in {each['orders']} orders "
+        f"(verifiers {each['clique']})"
+        for each in found["quiet"]
+    )
+    return _table(head, lines) + f"\nThe highest odds against any honest worker: {quiet}.\n"
+
+
+def _other(other: Json) -> str:
+    """A second model, in short: that nothing above is tuned to the first."""
+    lines = [
+        (row["title"], row["jobs"], _share(row["results"][0]), _share(row["results"][1]),
+         _main_verdict(row["results"][1]), f"{row['results'][0]['nearest']:.2f}")
+        for row in other["rows"]
+        if row["role"] != "verifier"
+    ]  # fmt: skip
+    head = ("what", "jobs", "not accepted, 16", "not accepted, 32", "verdict (32)", "nearest (16)")
+    return (
+        f"## Another architecture: {other['model']['name']}\n\n{other['model']['about']}\n\n"
+        + _table(head, lines)
+    )
+
+
+def _of(rows: Iterable[Json], role: str) -> list[Json]:
+    return [row for row in rows if row["role"] == role]
+
+
+def _needs(row: Json) -> str:
+    if row["positionsNeeded"]:
+        return f"{row['positionsNeeded']} positions"
+    return f"{row['tokensNeeded']} tokens" if row["tokensNeeded"] else "-"
+
+
+def _share(result: Json) -> str:
+    return f"{100 * result['value']:.1f} % ({100 * result['low']:.0f}-{100 * result['high']:.0f})"
+
+
+def _accepted(result: Json) -> float:
+    verdicts: dict[str, int] = result["verdicts"]
+    accepted = sum(count for name, count in verdicts.items() if name.startswith("accept"))
+    return accepted / sum(verdicts.values())
+
+
+def _main_verdict(result: Json) -> str:
+    """The commonest verdict but accept, and how common it is among those."""
+    others = {v: n for v, n in result["verdicts"].items() if not v.startswith("accept")}
+    if not others:
+        return "accept"
+    verdict = max(others, key=lambda each: others[each])
+    outcome, _, reason = verdict.partition(" ")
+    return f"{outcome} `{reason}` {100 * others[verdict] / sum(others.values()):.0f} %"
+
+
+def _table(head: Sequence[object], lines: Iterable[Sequence[object]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows) + "\n"

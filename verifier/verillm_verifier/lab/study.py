@@ -1,0 +1,204 @@
+"""What the lab runs: honest workers in every setup and each named cheat, all checked by verifiers.
+
+Everything that needs the model is here and is kept on disk; the rest of the lab works on what was
+kept. The lab's seeds are not the calibration's: thresholds are judged on jobs they never saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from verillm.engine import Engine, EngineTransform, Kind, open_engine
+from verillm.engine.config import read_config
+from verillm.engine.describe import read_template
+from verillm.prompt import PromptFormat
+from verillm.request import Sampling
+from verillm.task import Item
+from verillm_verifier.attacks import ATTACKS
+from verillm_verifier.attacks.caches import whispered_with
+from verillm_verifier.replay import Run, prefill
+from verillm_verifier.runs import Job, Keeper, Plan, Report, Setup, decode, items_of
+
+DECODERS = (
+    Setup("bf16 rows 16"),
+    Setup("bf16 rows 1", rows=1, share=0.125),
+    Setup("bf16 eager rows 8", attention="eager", rows=8),
+    Setup("fp32 rows 16", dtype="float32"),
+)
+CHECKERS = {
+    "bf16": Setup("bf16"),
+    "chunked": Setup("chunked", chunk=32),
+    "fp32": Setup("fp32", dtype="float32"),
+}
+PLAIN_CHECKERS = ("bf16", "fp32")
+"""What checks a cheat that shows in one job."""
+CHEATS = (
+    "int8_row", "int8_group", "cache8", "lukewarm", "int4", "fp8", "skipped", "whispered",
+    "other_prompt", "one_token_off", "forgot_one", "windowed", "temperature", "swapped",
+)  # fmt: skip
+SUBTLE = frozenset({"int8_row", "int8_group", "cache8", "lukewarm"})
+"""Those that hide in one job: the sequential test wants more of their tokens."""
+QUANTISED = ("int8_row", "int4")
+"""Cheats that verify, too, with their own states in place of the model's."""
+MIXED_SEED, PLAIN_SEED = 101, 102
+SYSTEM = "You are a pirate. Answer briefly, and never admit a mistake."
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A model folder and how much of it to run."""
+
+    folder: Path
+    kind: Kind = "torch"
+    prompts: int = 32
+    cheat_prompts: int = 10
+    subtle_prompts: int = 20
+    new_tokens: int = 64
+    cheats: tuple[str, ...] = CHEATS
+    decoders: tuple[Setup, ...] = DECODERS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """One way of answering, its jobs with their items, and what each verifier has of them."""
+
+    name: str
+    is_honest: bool
+    items: tuple[Item, ...]
+    jobs: tuple[Job, ...]
+    checks: Mapping[str, tuple[Job, ...]]
+
+
+class Verifiers:
+    """Checking engines, loaded once and kept."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._engines: dict[str, Engine] = {}
+
+    def check(self, name: str, items: Sequence[Item], jobs: Sequence[Job]) -> tuple[Job, ...]:
+        """Prefill the jobs' prompt‖output in one setup."""
+        runs = [Run(job.tokens, item.seed) for job, item in zip(jobs, items, strict=True)]
+        trace = prefill(self._engine(name), runs)
+        return tuple(
+            replace(job, slices=checked.slices, finals=checked.finals)
+            for job, checked in zip(jobs, trace.items, strict=True)
+        )
+
+    def close(self) -> None:
+        """Close them all."""
+        for engine in self._engines.values():
+            engine.close()
+
+    def _engine(self, name: str) -> Engine:
+        if name not in self._engines:
+            setup, kind = CHECKERS[name], self._study.kind
+            engine = open_engine(
+                self._study.folder, kind=kind, dtype=setup.dtype, **setup.options(kind)
+            )
+            engine.start()
+            self._engines[name] = engine
+        return self._engines[name]
+
+
+def collect(study: Study, work: Path, report: Report) -> Iterator[Group]:
+    """Run what the working folder does not hold yet, and yield every group of jobs."""
+    mixed, plain = _plan(study, MIXED_SEED), _plan(study, PLAIN_SEED)
+    honest = [(setup, plain) for setup in (study.decoders[0], study.decoders[-1])]
+    honest += [(setup, mixed) for setup in study.decoders]
+    liars = [name for name in QUANTISED if name in study.cheats]
+    checkers = {
+        name: tuple(CHECKERS) if name in SUBTLE else PLAIN_CHECKERS for name in study.cheats
+    }
+    steps = len(honest) * (1 + len(CHECKERS)) + len(liars)
+    steps += sum(1 + len(names) for names in checkers.values())
+    runs = Runs(Keeper(work / plain.identity(), steps, report), Verifiers(study))
+    try:
+        for setup, plan in honest[:1]:
+            yield runs.with_liars(plan, runs.honest(plan, setup, study), liars)
+        for name in study.cheats:
+            yield runs.cheat(plain, name, study, checkers[name])
+        for setup, plan in honest[1:]:
+            yield runs.honest(plan, setup, study)
+    finally:
+        runs.verifiers.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Groups of jobs, from the keeper or run anew."""
+
+    keep: Keeper
+    verifiers: Verifiers
+
+    def honest(self, plan: Plan, setup: Setup, study: Study) -> Group:
+        """Answer honestly in one setup."""
+        kind = "mixed" if plan.seed == MIXED_SEED else "plain"
+        items = _items(plan)[: max(1, round(study.prompts * setup.share))]
+        named = replace(setup, name=f"{setup.name}, {kind}")
+        return self._group(plan, named, None, items, tuple(CHECKERS))
+
+    def cheat(self, plan: Plan, name: str, study: Study, checkers: Sequence[str]) -> Group:
+        """Answer as a cheat does."""
+        prompts = study.subtle_prompts if name in SUBTLE else study.cheat_prompts
+        items = _items(plan)[:prompts]
+        return self._group(plan, Setup(name), _transform(study.folder, name), items, checkers)
+
+    def with_liars(self, plan: Plan, group: Group, liars: Sequence[str]) -> Group:
+        """Add what verifiers with quantised weights have of an honest group."""
+        items = tuple(
+            replace(item, tokens=job.tokens[:-1], max_new_tokens=1)
+            for item, job in zip(group.items, group.jobs, strict=True)
+        )
+        lies = {
+            f"quantised {name}": self.keep(
+                f"{group.name}, checked by {name}",
+                partial(decode, plan, Setup(name), ATTACKS[name], items),
+            )
+            for name in liars
+        }
+        return replace(group, checks={**group.checks, **lies})
+
+    def _group(
+        self,
+        plan: Plan,
+        setup: Setup,
+        transform: EngineTransform | None,
+        items: tuple[Item, ...],
+        checkers: Sequence[str],
+    ) -> Group:
+        jobs = self.keep(setup.name, partial(decode, plan, setup, transform, items))
+        checks = {
+            name: self.keep(
+                f"{setup.name}, checked by {name}",
+                partial(self.verifiers.check, name, items, jobs),
+            )
+            for name in checkers
+        }
+        return Group(setup.name, transform is None, items, jobs, checks)
+
+
+def _plan(study: Study, seed: int) -> Plan:
+    return Plan(study.folder, study.kind, study.prompts, study.new_tokens, seed, study.cheats)
+
+
+def _items(plan: Plan) -> tuple[Item, ...]:
+    """Return the shipped prompts; plainly sampled, or with the parameters that take turns."""
+    items = items_of(plan)
+    if plan.seed == MIXED_SEED:
+        return items
+    return tuple(replace(item, sampling=Sampling()) for item in items)
+
+
+def _transform(folder: Path, name: str) -> EngineTransform:
+    """Return an attack; the hidden prompt is one in the model's own words."""
+    if name != "whispered":
+        return ATTACKS[name]
+    tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())
+    chat = PromptFormat(tokenizer, read_template(folder), read_config(folder).end_tokens)
+    return whispered_with(chat.encode_chat([{"role": "system", "content": SYSTEM}]))

@@ -1,0 +1,191 @@
+"""Which cheat is judged on which views, by which committees, over how many draws."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from verillm.draw import positions
+from verillm.model import CheckProfile
+from verillm.tokens import TokenStatistics, judge_tokens
+from verillm.types import Hash32, Outcome, Reason
+from verillm.verdict import Verdict
+from verillm_verifier.lab.cases import INFERENCER, Case
+from verillm_verifier.lab.figures import Share
+
+COMMITTEE = 3
+OWN = "own"
+KINDS = ("bf16", "chunked", "fp32")
+POSITION_GRID = (1, 2, 4, 8, 16, 32)
+TOKEN_GRID = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+WINDOWS = 200
+SURE_STATES, SURE_TOKENS = 0.999, 0.99
+
+
+class Role(Enum):
+    """Who cheats."""
+
+    NOBODY = "nobody"
+    INFERENCER = "inferencer"
+    VERIFIER = "verifier"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A cheat: the group of jobs, the inferencer's view, committee members that are not drawn."""
+
+    name: str
+    title: str
+    role: Role
+    group: str
+    shown: str = OWN
+    fixed: tuple[str, ...] = ()
+    seed: bool = False
+    """Judged under another seed than it was sampled with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a job is checked: challenged positions, and the kinds of verifiers to draw from."""
+
+    name: str
+    positions: int
+    kinds: tuple[str, ...] = KINDS
+
+
+SETTINGS = (
+    Setting("16, mixed", 16),
+    Setting("32, mixed", 32),
+    Setting("32, bf16 only", 32, ("bf16",)),
+    Setting("32, fp32 only", 32, ("fp32",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a trial in one setting.
+
+    `caught`: not accepted (inferencer), named a suspect while the job is accepted (verifier).
+    `nearest`: the draw nearest to the other side, in thresholds of the refund tier: over 1 is
+    rejected by states.
+    """
+
+    setting: str
+    caught: Share
+    verdicts: Mapping[tuple[Outcome, Reason], int]
+    nearest: float
+
+
+def run(trial: Trial, cases: Sequence[Case], setting: Setting, draws: int, seed: int) -> Result:
+    """Judge every case of a trial by `draws` random committees at random positions."""
+    random = np.random.default_rng([seed, setting.positions, len(cases)])
+    verdicts: Counter[tuple[Outcome, Reason]] = Counter()
+    hits: list[float] = []
+    nearest: list[float] = []
+    for case in cases:
+        caught = 0
+        for _ in range(draws):
+            committee = _committee(trial, setting, case, random)
+            verdict = case.verdict(trial.shown, committee, _positions(case, setting, random))
+            verdicts[verdict.outcome, verdict.reason] += 1
+            caught += is_caught(trial, verdict)
+            nearest.append(_distance(verdict, case.profile))
+        hits.append(caught / draws)
+    edge = max(nearest) if trial.role is not Role.INFERENCER else min(nearest)
+    return Result(setting.name, Share.of(hits, draws), dict(verdicts), edge)
+
+
+def is_caught(trial: Trial, verdict: Verdict) -> bool:
+    """Whether a verdict sees the cheat of a trial; of an honest job, whether it is not accepted."""
+    if trial.role is Role.VERIFIER:
+        return verdict.accepted and verdict.suspects == tuple(range(1, len(trial.fixed) + 1))
+    return not verdict.accepted
+
+
+def positions_needed(trial: Trial, cases: Sequence[Case], draws: int, seed: int) -> int | None:
+    """Return how few challenged positions suffice for the states to reject 99.9 % of the draws."""
+    for count in POSITION_GRID:
+        random = np.random.default_rng([seed, count])
+        setting = Setting("", count)
+        caught = [
+            case.verdict(
+                trial.shown,
+                _committee(trial, setting, case, random),
+                _positions(case, setting, random),
+            ).reason
+            is Reason.STATES_DIFFER
+            for case in map(_any_count, cases)
+            for _ in range(draws)
+        ]
+        if np.mean(caught) >= SURE_STATES:
+            return count
+    return None
+
+
+def tokens_needed(cases: Sequence[Case], clique: Sequence[str], seed: int) -> int | None:
+    """Return how few generated tokens suffice for their margins to reject 99 % of the time."""
+    random = np.random.default_rng(seed)
+    found = [case.margins(clique) for case in cases]
+    profile = cases[0].profile
+    for count in TOKEN_GRID:
+        rejected = [
+            judge_tokens(_window(found, count, random), profile)[0] is not Outcome.ACCEPT
+            for _ in range(WINDOWS)
+        ]
+        if np.mean(rejected) >= SURE_TOKENS:
+            return count
+    return None
+
+
+def _window(
+    found: Sequence[TokenStatistics], count: int, random: np.random.Generator
+) -> TokenStatistics:
+    """Return `count` tokens in a row from jobs in random order."""
+    margins: list[int] = []
+    above: list[int] = []
+    outside: list[int] = []
+    skip = int(random.integers(0, len(found[0].margins)))
+    while len(margins) < count:
+        each = found[int(random.integers(len(found)))]
+        outside += [len(margins) + at - skip for at in each.outside if at >= skip]
+        margins += each.margins[skip:]
+        above += each.margins_above[skip:]
+        skip = 0
+    kept = tuple(at for at in outside if at < count)
+    return TokenStatistics(tuple(margins[:count]), tuple(above[:count]), kept)
+
+
+def _any_count(case: Case) -> Case:
+    """Return the case under a profile that takes any number of positions."""
+    return case.under(replace(case.profile, min_positions=1))
+
+
+def _committee(
+    trial: Trial, setting: Setting, case: Case, random: np.random.Generator
+) -> tuple[str, ...]:
+    """Draw the honest members among the kinds of verifiers that checked the job."""
+    kinds = [kind for kind in setting.kinds if kind in case.views]
+    drawn = (kinds[int(random.integers(len(kinds)))] for _ in range(COMMITTEE - len(trial.fixed)))
+    return (*trial.fixed, *drawn)
+
+
+def _positions(case: Case, setting: Setting, random: np.random.Generator) -> tuple[int, ...]:
+    stream = Hash32(random.bytes(32))
+    return positions(stream, 0, case.prompt_tokens, case.new_tokens, setting.positions)
+
+
+def _distance(verdict: Verdict, profile: CheckProfile) -> float:
+    """Return how far the inferencer is from the verifier that it is nearest to, in thresholds."""
+    apart = [
+        max(
+            statistics.mean / profile.mean_refund,
+            statistics.over / (profile.over_refund + 1),
+        )
+        for (a, _), statistics in verdict.details.pairs.items()
+        if a == INFERENCER
+    ]
+    return min(apart, default=float("inf"))
