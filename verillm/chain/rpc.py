@@ -90,13 +90,15 @@ class Rpc:
 
     provider: BaseProvider
     name: str
+    owned: bool
 
     @classmethod
     def of(cls, rpc: Provider) -> "Rpc":
         """A URL gets our own provider."""
         if isinstance(rpc, str):
-            return cls(HttpProvider(rpc), rpc)
-        return cls(rpc, str(getattr(rpc, "endpoint_uri", type(rpc).__name__)))
+            return cls(HttpProvider(rpc), rpc, owned=True)
+        named = getattr(rpc, "url", None) or getattr(rpc, "endpoint_uri", type(rpc).__name__)
+        return cls(rpc, str(named), owned=False)
 
     def call(self, method: str, *params: object) -> Any:
         """The result; raises RpcRefused if the server says no, ChainUnreachable if nothing."""
@@ -109,8 +111,8 @@ class Rpc:
         return response.get("result")
 
     def close(self) -> None:
-        """Close the provider, if it is ours."""
-        if isinstance(self.provider, HttpProvider):
+        """Close the provider, unless it is the caller's."""
+        if self.owned and isinstance(self.provider, HttpProvider):
             self.provider.close()
 
 
