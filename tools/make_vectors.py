@@ -46,7 +46,7 @@ from verillm.types import (
     Reason,
     TaskId,
 )
-from verillm.verdict import PartyStatus, decide
+from verillm.verdict import PartyStatus, decide, paid_mask
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "vectors"
 SEED = 20250924
@@ -382,6 +382,7 @@ def _records(
         address("claimer"),
         Outcome.SLASH,
         Reason.STATES_DIFFER,
+        0b101,
         value("bundle"),
         value("seal beacon"),
     )
@@ -545,6 +546,7 @@ def verdicts() -> dict[str, Any]:
     """Statistics of all pairs → verdict. Statuses: 0 open, 1 silent, 2 not finite, 3 mismatched.
 
     Pairs stand in the order (0,1), (0,2), …, (m-1,m); those of a party that is not open are zero.
+    `paid` has bit k-1 for member k, `suspects` bit k.
     """
     rng = random.Random(SEED + 5)
     cases = [_case(rng, rng.choice([1, 2, 3, 3, 3, 4, 5, 7])) for _ in range(400)]
@@ -571,6 +573,7 @@ def verdicts() -> dict[str, Any]:
         "overs": [pair.over for pair in flat],
         "outcomes": [int(result.outcome) for result in results],
         "reasons": [int(result.reason) for result in results],
+        "paid": [paid_mask(result) for result in results],
         "suspects": [sum(1 << k for k in result.suspects) for result in results],
     }
 

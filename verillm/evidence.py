@@ -115,12 +115,17 @@ class PartyStates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """Evidence that holds together: party 0 the inferencer, 1..m the committee in drawn order."""
+    """Evidence that holds together: party 0 the inferencer, 1..m the committee in drawn order.
+
+    `fault` is what the inferencer's own sealed words prove against it, before any state is looked
+    at; the committee's states still say who of it is paid.
+    """
 
     job_id: JobId
     spec: ModelSpec
     checked: tuple[CheckedRequest, ...]
     parties: tuple[PartyStates, ...]
+    fault: EvidenceError | None = None
 
 
 def check_bundle(
@@ -131,7 +136,22 @@ def check_bundle(
     domain: Domain,
     beacon: Hash32,
 ) -> Evidence:
-    """The evidence of a bundle, or EvidenceError with the reason that the verdict will have.
+    """`gather`, and EvidenceError for the inferencer's fault too: what is left is to be judged."""
+    evidence = gather(bundle, posting, sealing, spec, domain, beacon)
+    if evidence.fault is not None:
+        raise evidence.fault
+    return evidence
+
+
+def gather(
+    bundle: Bundle,
+    posting: Posting,
+    sealing: Sealing,
+    spec: ModelSpec,
+    domain: Domain,
+    beacon: Hash32,
+) -> Evidence:
+    """The evidence of a bundle; EvidenceError for a bundle that proves nothing.
 
     Posting and sealing come from the chain, which has checked the signatures; `beacon` is the hash
     of the block of `seal`. A silent party is no error: the verdict knows what to make of it.
@@ -146,10 +166,9 @@ def check_bundle(
         _party(by_number.get(number), number, inners[number], identity, sealing, spec, checked)
         for number in range(spec.committee + 1)
     )
-    if parties[INFERENCER].states is not None:
-        for request in checked:
-            _check_length(request, spec)
-    return Evidence(identity, spec, checked, parties)
+    identifier = task_id(sealing.secret, identity, INFERENCER)
+    fault = _fault(by_number.get(INFERENCER), identifier, spec, checked)
+    return Evidence(identity, spec, checked, parties, fault)
 
 
 def expected_items(checked: Sequence[CheckedRequest], verifier: bool) -> tuple[Item, ...]:
@@ -254,11 +273,9 @@ def _party(
         return _unopened(spec.shape, checked)
     _check_openings(shown, sealed, spec.shape, checked)
     identifier = task_id(sealing.secret, identity, number)
-    mismatched = False
     if number == INFERENCER:
-        _check_inferencer(shown, identifier, spec, checked)
-    else:
-        mismatched = _mismatched(shown, identifier, checked)
+        _demand(_is_committed(shown), "another task than committed to", INFERENCER)
+    mismatched = number != INFERENCER and _mismatched(shown, identifier, checked)
     return PartyStates(
         None if mismatched else _states(shown, spec.shape, checked),
         () if mismatched else tuple(_generated(shown, at, each) for at, each in enumerate(checked)),
@@ -297,26 +314,55 @@ def _is_committed(shown: PartyEvidence) -> bool:
     return task_hash(shown.task) == next(iter(shown.openings.values())).inner.task_hash
 
 
-def _check_inferencer(
-    shown: PartyEvidence, identifier: TaskId, spec: ModelSpec, checked: Sequence[CheckedRequest]
-) -> None:
-    """Hold the inferencer's task to the client's requests, and its trace to its output."""
-    task = shown.task
-    _demand(_is_committed(shown), "another task than committed to", INFERENCER)
+def _fault(
+    shown: PartyEvidence | None,
+    identifier: TaskId,
+    spec: ModelSpec,
+    checked: Sequence[CheckedRequest],
+) -> EvidenceError | None:
+    """What the inferencer's own task, leaves and output prove against it; silence nothing."""
+    if shown is None or not shown.openings:
+        return None
+    reason = (
+        _task_fault(shown.task, identifier, spec, checked)
+        or _trace_fault(shown, checked)
+        or _length_fault(checked, spec)
+    )
+    return EvidenceError(reason, "by its own commitment", INFERENCER) if reason else None
+
+
+def _task_fault(
+    task: Task, identifier: TaskId, spec: ModelSpec, checked: Sequence[CheckedRequest]
+) -> Reason | None:
+    """Hold the inferencer's task to the client's requests."""
+    held = [task.items[each.index] for each in checked if each.index < len(task.items)]
     ours = task.model_id == model_id(spec) and task.task_id == identifier
-    for each, expected in zip(checked, expected_items(checked, False), strict=True):
-        held = task.items[each.index] if each.index < len(task.items) else None
-        if not ours or held != expected:
-            raise EvidenceError(
-                Reason.TASK_MISMATCH_INFERENCER, f"request {each.index}", INFERENCER
-            )
+    same = ours and held == list(expected_items(checked, False))
+    return None if same else Reason.TASK_MISMATCH_INFERENCER
+
+
+def _trace_fault(shown: PartyEvidence, checked: Sequence[CheckedRequest]) -> Reason | None:
+    """Hold the inferencer's leaves to the posted output."""
     for at, opening in shown.openings.items():
         each = checked[at]
-        digest = output_hash(task.task_id, each.output)
+        digest = output_hash(shown.task.task_id, each.output)
         leaf = (opening.leaf.prompt_tokens, opening.leaf.new_tokens, opening.leaf.output_hash)
         follows = all(_follows(entry, each.tokens) for entry in opening.entries)
         if leaf != (each.prompt_tokens, each.new_tokens, digest) or not follows:
-            raise EvidenceError(Reason.OUTPUT_MISMATCH, f"request {each.index}", INFERENCER)
+            return Reason.OUTPUT_MISMATCH
+    return None
+
+
+def _length_fault(checked: Sequence[CheckedRequest], spec: ModelSpec) -> Reason | None:
+    """An output ends at its first end token, or is as long as was asked."""
+    for each in checked:
+        ends = [token in spec.end_tokens for token in each.output]
+        if any(ends[:-1]):
+            return Reason.AFTER_END
+        asked = each.request.max_new_tokens
+        if each.new_tokens > asked or (each.new_tokens < asked and not ends[-1]):
+            return Reason.LENGTH
+    return None
 
 
 def _follows(entry: Entry, tokens: Sequence[int]) -> bool:
@@ -379,16 +425,6 @@ def _generated(shown: PartyEvidence, at: int, each: CheckedRequest) -> Bits | No
     if not finals.keys() >= set(each.generated):
         return None
     return np.stack([finals[position] for position in each.generated])
-
-
-def _check_length(each: CheckedRequest, spec: ModelSpec) -> None:
-    """An output ends at its first end token, or is as long as was asked."""
-    ends = [token in spec.end_tokens for token in each.output]
-    if any(ends[:-1]):
-        raise EvidenceError(Reason.AFTER_END, f"request {each.index}", INFERENCER)
-    asked = each.request.max_new_tokens
-    if each.new_tokens > asked or (each.new_tokens < asked and not ends[-1]):
-        raise EvidenceError(Reason.LENGTH, f"request {each.index}", INFERENCER)
 
 
 def _demand(holds: bool, fact: str, party: int | None = None) -> None:

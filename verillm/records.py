@@ -81,14 +81,20 @@ class Sealing:
         return tuple(member.lock for member in self.committee)
 
 
-@solidity("Claiming(address claimer,uint8 outcome,uint8 reason,bytes32 bundle,bytes32 beacon)")
+@solidity(
+    "Claiming(address claimer,uint8 outcome,uint8 reason,uint8 paid,bytes32 bundle,bytes32 beacon)"
+)
 @dataclass(frozen=True, slots=True)
 class Claiming:
-    """Everything fixed when a verdict is claimed; `beacon` is the hash of the block of `seal`."""
+    """Everything fixed when a verdict is claimed.
+
+    `paid` has bit k-1 set for each member k that is; `beacon` is the hash of the block of `seal`.
+    """
 
     claimer: ChecksumAddress
     outcome: Outcome
     reason: Reason
+    paid: int
     bundle: Hash32
     beacon: Hash32
 

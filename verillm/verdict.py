@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Final
 
 from verillm.errors import EvidenceError
-from verillm.evidence import INFERENCER, Bundle, Evidence, PartyStates, check_bundle
+from verillm.evidence import INFERENCER, Bundle, Evidence, PartyStates, gather
 from verillm.model import CheckProfile, ModelSpec
 from verillm.records import Posting, Sealing
 from verillm.signing import Domain
@@ -36,6 +36,7 @@ __all__ = [
     "judge",
     "judge_bundle",
     "judge_states",
+    "paid_mask",
     "quorum",
     "refused",
 ]
@@ -89,6 +90,10 @@ _BY_EVIDENCE: Final = {
 """What evidence that does not hold together leads to; every other reason is inconclusive."""
 
 
+_UNJUDGED: Final = (Reason.WITHHELD, Reason.NON_FINITE)
+"""Slashes that no comparison of states led to."""
+
+
 def quorum(committee: int) -> int:
     """⌈(m+1)/2⌉ of the m drawn."""
     return (committee + 2) // 2
@@ -121,21 +126,23 @@ def decide(
     statuses : of the inferencer and the m verifiers. pairs : of all open ones. positions : compared
     in all checked requests together.
     """
-    details = Details(tuple(statuses), dict(pairs))
-    early = _early(statuses[INFERENCER], positions, profile)
-    if early is not None:
-        return Verdict(*early, details=details)
     verifiers = [k for k, status in enumerate(statuses) if k and status is PartyStatus.OPEN]
     agree = _agreeing(pairs, profile.mean_refund, profile.over_refund)
     largest = cliques(verifiers, agree)
-    if not largest or len(largest[0]) < quorum(len(statuses) - 1):
+    if largest and len(largest[0]) < quorum(len(statuses) - 1):
+        largest = ()
+    details = Details(tuple(statuses), dict(pairs), largest)
+    early = _early(statuses[INFERENCER], positions, profile)
+    if early is not None:
+        return Verdict(*early, details=details)
+    if not largest:
         mismatched = PartyStatus.MISMATCHED in statuses
         reason = Reason.TASK_MISMATCH if mismatched else Reason.NO_CLIQUE
         return Verdict(Outcome.INCONCLUSIVE, reason, details=details)
     within = {k for clique in largest for k in clique}
     suspects = tuple(k for k in range(1, len(statuses)) if k not in within)
     accepting = tuple(clique for clique in largest if all((INFERENCER, k) in agree for k in clique))
-    details = replace(details, cliques=largest, accepting=accepting)
+    details = replace(details, accepting=accepting)
     outcome, reason = _over_all(largest, accepting, agree, pairs, profile)
     return Verdict(outcome, reason, suspects, details)
 
@@ -166,10 +173,15 @@ def judge_states(
 
 
 def judge(evidence: Evidence, head: Head | None) -> Verdict:
-    """The verdict on evidence that holds together; accept needs the head rows too."""
+    """The verdict on evidence that holds together; accept needs the head rows too.
+
+    The inferencer's fault comes before its states, whatever those say.
+    """
     profile = evidence.spec.profile
     prompts = [checked.prompt_tokens for checked in evidence.checked]
     verdict = judge_states(evidence.parties, profile, prompts)
+    if evidence.fault is not None:
+        return _at_fault(verdict, evidence.fault)
     if not verdict.accepted:
         return verdict
     # A head with a bias or soft-capping yields other logits than its rows: as good as no head.
@@ -189,7 +201,7 @@ def judge_bundle(
 ) -> Verdict:
     """The verdict on a bundle, whatever it holds: evidence that does not hold together has one."""
     try:
-        evidence = check_bundle(bundle, posting, sealing, spec, domain, beacon)
+        evidence = gather(bundle, posting, sealing, spec, domain, beacon)
     except EvidenceError as error:
         return refused(error)
     return judge(evidence, head)
@@ -201,6 +213,19 @@ def refused(error: EvidenceError) -> Verdict:
     return Verdict(outcome, error.reason, details=Details(fact=error.message))
 
 
+def paid_mask(verdict: Verdict) -> int:
+    """Which members a claim of this verdict pays: bit k-1 for member k.
+
+    Where states were judged, the members of some largest clique; else, and where that leaves none,
+    all that opened finite states of their own task.
+    """
+    details = verdict.details
+    judged = verdict.outcome is not Outcome.INCONCLUSIVE and verdict.reason not in _UNJUDGED
+    members = {k for clique in details.cliques for k in clique} if judged else set()
+    opened = {k for k, status in enumerate(details.statuses) if status is PartyStatus.OPEN}
+    return sum(1 << (k - 1) for k in (members or opened) if k != INFERENCER)
+
+
 def party_status(party: PartyStates) -> PartyStatus:
     """What a party's states are worth."""
     if party.mismatched:
@@ -210,6 +235,12 @@ def party_status(party: PartyStates) -> PartyStatus:
     if not all(states.finite for states in party.states):
         return PartyStatus.NON_FINITE
     return PartyStatus.OPEN
+
+
+def _at_fault(verdict: Verdict, fault: EvidenceError) -> Verdict:
+    found = refused(fault)
+    details = replace(verdict.details, fact=fault.message)
+    return Verdict(found.outcome, found.reason, verdict.suspects, details)
 
 
 # ── States ──────────────────────────────────────────────────────────────────────────────────────

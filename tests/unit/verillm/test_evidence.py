@@ -44,7 +44,7 @@ from verillm.trace import (
     trace_leaves,
 )
 from verillm.types import Hash32, Outcome, Reason, TaskId
-from verillm.verdict import PartyStatus, Verdict, judge, judge_bundle
+from verillm.verdict import PartyStatus, Verdict, judge, judge_bundle, paid_mask
 
 OTHER = TaskId(Hash32(b"o" * 32))
 COARSE, ONE = np.uint16(0xFFF0), np.uint16(1)
@@ -185,7 +185,12 @@ def test_power_forged_tokens_under_nudged_states_are_seen_in_the_verifiers_state
 def test_an_output_cut_short_is_a_refund_for_its_length() -> None:
     # `most` is 10 and no end token ends it.
     plan = Plan(finish=lambda output: tuple(token or 1 for token in output[:3]))
-    assert kind(judged(make_world(plan))) == (Outcome.REFUND, Reason.LENGTH)
+    world = make_world(plan)
+    verdict = judged(world)
+    assert kind(verdict) == (Outcome.REFUND, Reason.LENGTH)
+    assert paid_mask(verdict) == 0b111
+    with pytest.raises(EvidenceError, match="length"):
+        check_bundle(world.bundle, world.posting, world.sealing, SPEC, DOMAIN, SEAL_BEACON)
 
 
 def test_an_output_padded_past_its_end_token_is_a_refund_for_that() -> None:

@@ -12,7 +12,7 @@ QUOTE = "(address,bytes32,uint96,bytes32,uint40)"
 POSTING = f"({JOB},{QUOTE},uint32,address,bytes32,bytes32,uint96,uint96,uint32,uint40,uint40)"
 INNER = "(bytes32,bytes32,uint32,uint64,uint64)"
 SEALING = f"(bytes32,bytes32,{INNER},uint96,uint40,(uint32,address,bytes32,uint96)[])"
-CLAIMING = "(address,uint8,uint8,bytes32,bytes32)"
+CLAIMING = "(address,uint8,uint8,uint8,bytes32,bytes32)"
 
 
 def test_records_are_the_hashes_of_solidity_abi_encode() -> None:
@@ -33,8 +33,8 @@ def test_records_are_the_hashes_of_solidity_abi_encode() -> None:
     inner = (i.task_hash, i.items_root, i.items, i.prompt_tokens, i.new_tokens)
     members = [(each.seat, each.owner, each.inner, each.lock) for each in s.committee]
     sealing = (s.secret, s.beacon, inner, s.fee, s.sealed_block, members)
-    claiming = Claiming(p.worker, Outcome.SLASH, Reason.WITHHELD, SEAL_BEACON, SEAL_BEACON)
-    claimed = (p.worker, 3, 3, SEAL_BEACON, SEAL_BEACON)
+    claiming = Claiming(p.worker, Outcome.SLASH, Reason.WITHHELD, 5, SEAL_BEACON, SEAL_BEACON)
+    claimed = (p.worker, 3, 3, 5, SEAL_BEACON, SEAL_BEACON)
     posted = keccak(encode([POSTING], [posting]))
     sealed = keccak(encode(["bytes32", SEALING], [posted, sealing]))
     assert record_hash(p) == posted
@@ -45,7 +45,7 @@ def test_records_are_the_hashes_of_solidity_abi_encode() -> None:
 def test_a_claim_without_a_seal_has_no_record() -> None:
     world = make_world()
     claiming = Claiming(
-        world.posting.worker, Outcome.SLASH, Reason.WITHHELD, SEAL_BEACON, SEAL_BEACON
+        world.posting.worker, Outcome.SLASH, Reason.WITHHELD, 5, SEAL_BEACON, SEAL_BEACON
     )
     with pytest.raises(InputError):
         record_hash(world.posting, None, claiming)

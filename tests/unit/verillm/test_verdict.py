@@ -16,6 +16,7 @@ from verillm.verdict import (
     cliques,
     decide,
     judge_states,
+    paid_mask,
     quorum,
 )
 
@@ -129,6 +130,20 @@ def test_the_first_cause_decides() -> None:
     few = decided(positions=3, statuses=dict.fromkeys((1, 2, 3), SILENT))
     assert kind(few)[:2] == (Outcome.INCONCLUSIVE, Reason.TOO_FEW_POSITIONS)
     assert decided(positions=4).accepted
+
+
+def test_a_judged_claim_pays_the_members_of_largest_cliques() -> None:
+    assert paid_mask(decided()) == 0b111
+    assert paid_mask(decided(far=alone(2))) == 0b101
+    assert paid_mask(decided(far=alone(0), statuses={1: SILENT})) == 0b110
+
+
+def test_an_unjudged_claim_pays_all_that_opened_finite_states_of_their_own_task() -> None:
+    assert paid_mask(decided(far=alone(2), statuses={0: SILENT})) == 0b111
+    assert paid_mask(decided(statuses={0: NON_FINITE, 1: NON_FINITE})) == 0b110
+    assert paid_mask(decided(far={(1, 2): FAR, (1, 3): FAR, (2, 3): FAR})) == 0b111
+    gone = {1: MISMATCHED, 2: SILENT}
+    assert paid_mask(decided(statuses=gone)) == 0b100
 
 
 def test_nothing_compared_is_never_accepted_even_where_the_profile_asks_for_nothing() -> None:
