@@ -24,7 +24,7 @@ from verillm.economics.recommend import recommend
 from verillm.economics.rules import UnsafeParameters
 from verillm.economics.simulation import deviation, simulate
 from verillm.economics.world import Conduct, Costs, Tally, World, with_kappa
-from verillm.settlement import BPS, Terms
+from verillm.settlement import BPS, Ending, Terms, Way, settle
 from verillm.types import Outcome
 
 ROOT = Path(__file__).parents[1]
@@ -124,9 +124,9 @@ def checking() -> Table:
     """What a verifier earns that skips its checks."""
     rows = [["rule", "jobs among check-like tasks", "honest", "skips", "skipping pays"]]
     mix = [*[Conduct.HONEST] * 29, Conduct.LAZY]
-    for pay_clique, name in ((False, "all members paid"), (True, "largest clique paid")):
+    for pay_all, name in ((False, "largest clique paid, as built"), (True, "all members paid")):
         for hidden in (0.0, 0.01, 0.05):
-            world = replace(WORLD, hidden=hidden, pay_clique=pay_clique)
+            world = replace(WORLD, hidden=hidden, pay_all=pay_all)
             tally = simulate(world, mix, 3 * JOBS)
             honest, lazy = map(tally.as_verifier, (Conduct.HONEST, Conduct.LAZY))
             pays = "**yes**" if lazy > honest else "no"
@@ -171,6 +171,9 @@ def griefing() -> Table:
         rows.append([name, per_fee(base[0] - first), per_fee(base[1] - others), per_fee(cost)])
 
     row("challenges a right claim", wrong, -float(wrong.challenger.mean()))
+    free = settle(TERMS, WORLD.stakes, Ending(Outcome.ACCEPT, Way.FREED))
+    opened = per_fee(COSTS.opening)
+    rows.append(["claims a right job withheld", opened, opened, per_fee(-float(free.claimer))])
     row("commits to garbage, opens nothing", garbage, -garbage.as_verifier(Conduct.GRIEFING))
     row("… and the job is challenged", shown, -shown.as_verifier(Conduct.GRIEFING))
     return rows

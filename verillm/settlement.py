@@ -1,7 +1,7 @@
 """Who gets what when a job ends: the contract's money, once more, as one pure function.
 
-Mirrors `Jobs._settle`, `Jobs.refund` and the bonds of `Disputes.adjudicate` to the unit
-(docs/protocol.md §6, Money): payments round down, demands round up, the rest of each division goes
+Mirrors `Jobs._settle`, `Jobs.refund` and `Disputes.adjudicate` to the unit (docs/protocol.md §6,
+Money): payments round down, demands round up, the rest of each division goes
 where the contract sends it. Amounts are token units; shares are basis points.
 """
 
@@ -71,6 +71,7 @@ class Way(Enum):
     UNCLAIMED = "adjudicate, nobody had claimed"
     UPHELD = "adjudicate, the claim was right"
     OVERTURNED = "adjudicate, the claim was wrong"
+    FREED = "adjudicate, what was claimed withheld was there: neither side forfeits"
     LOST = "challenge, nobody had claimed and the beacon is lost"
 
 
@@ -78,12 +79,30 @@ class Way(Enum):
 class Ending:
     """How a job ended, by party (0 the inferencer, 1..m the committee).
 
-    lost : did not open what they had to; their locks burn. unpaid : members in no largest clique,
-    where the claim names who is paid; they keep their locks.
+    lost : did not open what they had to; their locks burn. unpaid : other members that are not
+    paid, those in no largest clique; they keep their locks.
     """
 
     outcome: Outcome
     way: Way
+    lost: frozenset[int] = frozenset()
+    unpaid: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a claim says; `unpaid` are the members 1..m that its mask leaves out."""
+
+    outcome: Outcome
+    reason: Reason
+    unpaid: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the contract computes from the openings of a public round."""
+
+    outcome: Outcome
     lost: frozenset[int] = frozenset()
     unpaid: frozenset[int] = frozenset()
 
@@ -136,23 +155,27 @@ def fee_of(unit_price: int, prompt_tokens: int, new_tokens: int, max_fee: int) -
     return min(max_fee, unit_price * (prompt_tokens + new_tokens))
 
 
-def adjudicate(
-    claimed: tuple[Outcome, Reason] | None,
-    judged: tuple[Outcome, Reason],
-    lost: frozenset[int] = frozenset(),
-) -> Ending:
-    """How the public round ends: `claimed` against what the contract `judged` from the openings.
+def adjudicate(claim: Claim | None, judged: Judged, attested: Reason = Reason.NONE) -> Ending:
+    """How the public round ends: the claim against what the contract computed from the openings.
 
-    What the committee attested and the chain cannot recompute refunds, but never slashes.
+    `attested` is a reason that the challenger brought signed by the committee. Such a reason, the
+    chain cannot recompute it, refunds what the states do not reject, and never slashes. A claim is
+    right if it names the outcome and whom it pays; where parties fell silent, if it pays nobody
+    too many.
     """
-    outcome, _ = judged
-    if claimed is None:
-        return Ending(outcome, Way.UNCLAIMED, lost)
+    outcome, unpaid, lost = judged.outcome, judged.unpaid, judged.lost
+    by_claim = claim is not None and claim.reason in _ATTESTED
+    upheld = claim is not None and claim.outcome == outcome
     rejected = outcome in (Outcome.SLASH, Outcome.REFUND)
-    if claimed[1] in _ATTESTED and not rejected:
-        return Ending(Outcome.REFUND, Way.UPHELD, lost)
-    way = Way.UPHELD if outcome == claimed[0] else Way.OVERTURNED
-    return Ending(outcome, way, lost)
+    if (by_claim or attested != Reason.NONE) and not rejected:
+        outcome, upheld = Outcome.REFUND, by_claim
+    if claim is None:
+        return Ending(outcome, Way.UNCLAIMED, lost, unpaid)
+    paid_wrongly = unpaid - claim.unpaid - lost if lost else unpaid ^ claim.unpaid
+    if upheld and not paid_wrongly:
+        return Ending(outcome, Way.UPHELD, lost, unpaid)
+    way = Way.FREED if claim.reason == Reason.WITHHELD else Way.OVERTURNED
+    return Ending(outcome, way, lost, unpaid)
 
 
 def settle(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
@@ -199,7 +222,7 @@ def _settle_job(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
     if ending.outcome != Outcome.SLASH:
         raise InputError(f"no job ends as {ending.outcome.name}")
     found = min(stakes.lock - verifiers, stakes.fee)
-    finder_is_challenger = ending.way in (Way.OVERTURNED, Way.UNCLAIMED)
+    finder_is_challenger = ending.way in (Way.OVERTURNED, Way.FREED, Way.UNCLAIMED)
     return Settlement(
         client=stakes.max_fee,
         inferencer=-stakes.lock,

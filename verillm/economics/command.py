@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from verillm.economics.parameters import (
-    LARGEST_KAPPA_BPS,
     Parameters,
     Situation,
     cost_of_checking,
@@ -20,7 +19,7 @@ from verillm.economics.recommend import recommend
 from verillm.economics.rules import require_safe
 from verillm.economics.world import Costs
 from verillm.errors import InputError
-from verillm.settlement import BPS, least_lock
+from verillm.settlement import least_lock
 
 COSTS: Final = {
     "inference": (0.4, "running the dearest job"),
@@ -37,7 +36,6 @@ ASSUMED: Final = {
     "detection": (0.9, "chance that the weakest cheat that runs another model is slashed"),
     "token-detection": (0.95, "chance that wrong tokens over right states are caught"),
     "watch": (0.99, "chance that somebody honest looks at a claim"),
-    "hidden": (0.05, "share of check-like tasks that are jobs"),
     "error": (0.01, "xi: of a re-verification"),
 }
 MEANING: Final = {
@@ -71,6 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option("--owners", default="30x2", help="owners by seats: 30x2,1x20 is 30 of 2 and one of 20")
     option("--fee", type=int, default=10**15, help="fee of the dearest job, token units")
     option("--value", type=float, default=1.0, help="what a forged output is worth, in fees")
+    option("--most-kappa", type=float, default=20.0, help="locks per fee that operators carry")
     option("--jobs-at-once", type=int, default=8, help="of a seat, until they are final")
     for name, (default, text) in (ASSUMED | COSTS).items():
         option(f"--{name}", type=float, default=default, help=f"{text} (default {default})")
@@ -100,6 +99,7 @@ def situation_of(options: argparse.Namespace) -> Situation:
         max_fee=options.fee,
         value=options.value * options.fee,
         jobs_at_once=options.jobs_at_once,
+        most_kappa=options.most_kappa,
         **{(field := name.replace("-", "_")): getattr(options, field) for name in ASSUMED},
     )
 
@@ -140,7 +140,7 @@ def _notes(situation: Situation, parameters: Parameters) -> list[str]:
     ]
     if captured:
         odds = (1 - captured) / captured
-        most = LARGEST_KAPPA_BPS / BPS
+        most = situation.most_kappa
         notes.append(
             f"Its forged states are deterred up to a value of {odds * lock / fee:.3g} fees; "
             f"the largest kappa would do for {odds * most:.3g}."

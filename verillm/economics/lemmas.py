@@ -88,7 +88,8 @@ def least_lock(gain: float, escape: float, pay: float) -> float:
 def least_hiding(saving: float, pay: float, penalty: float) -> float:
     """The share of check-like tasks that are jobs, over which lazy checking does not pay.
 
-    Who skips such a task saves `saving`; if it was a job, its pay and `penalty` are lost.
+    Who skips such a task saves `saving`; if it was a job, its pay and `penalty` are lost. It takes
+    that where a check is paid whatever was committed; the contract pays only largest cliques.
     """
     return least_detection(saving, pay, penalty)
 

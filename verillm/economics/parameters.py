@@ -12,8 +12,6 @@ from verillm.economics.world import Costs
 from verillm.errors import InputError
 from verillm.settlement import BPS, Terms, least_lock
 
-LARGEST_KAPPA_BPS = 65_535
-"""What a uint16 holds: Config.kappaBps."""
 LARGEST_COMMITTEE = 7
 """What the contract's verdict enumerates."""
 YEAR = 365 * 86_400
@@ -28,7 +26,7 @@ class Situation:
     that a check slashes the weakest cheat that runs another model. token_detection : chance that it
     catches one that prefills with the true model, whose tokens alone are wrong. costs, max_fee : of
     the dearest job. value : what a forged output is worth to its maker beyond the fee. watch :
-    chance that somebody honest looks at a claim. hidden : share of check-like tasks that are jobs.
+    chance that somebody honest looks at a claim. most_kappa : locks per fee that operators carry.
     error : xi of a re-verification. jobs_at_once : of a seat, until final. capital : yearly cost of
     locked stake. The rest are durations; `positions` is what the public round compares.
     """
@@ -42,7 +40,7 @@ class Situation:
     max_fee: int
     value: float = 0.0
     watch: float = 0.99
-    hidden: float = 0.05
+    most_kappa: float = 20.0
     error: float = 1e-2
     jobs_at_once: int = 8
     capital: float = 0.1
@@ -122,7 +120,6 @@ def check(situation: Situation) -> None:
         "detection",
         "token_detection",
         "watch",
-        "hidden",
     )
     for name in shares:
         if not 0 <= getattr(situation, name) <= 1:

@@ -6,7 +6,6 @@ from math import ceil
 from verillm.economics import lemmas
 from verillm.economics.parameters import (
     LARGEST_COMMITTEE,
-    LARGEST_KAPPA_BPS,
     Parameters,
     Situation,
     check,
@@ -41,8 +40,8 @@ def recommend(situation: Situation) -> Parameters:
 
 def _with_committee(situation: Situation, committee: int) -> Parameters:
     needed = needed_lock(situation, committee)
-    kappa = min(needed * BPS / situation.max_fee, float(LARGEST_KAPPA_BPS))
-    kappa_bps = min(ceil(kappa / 100) * 100, LARGEST_KAPPA_BPS)
+    kappa = min(needed / situation.max_fee, situation.most_kappa)
+    kappa_bps = min(ceil(kappa * 100) * 100, int(situation.most_kappa * BPS))
     lock = least_lock(situation.max_fee, kappa_bps)
     caller_fee = ceil(situation.costs.call * MARGIN)
     for_committee = _bps(situation.costs.prefill * committee * MARGIN, situation.max_fee)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from verillm.economics import capture, lemmas
 from verillm.economics.parameters import (
     LARGEST_COMMITTEE,
-    LARGEST_KAPPA_BPS,
     Parameters,
     Situation,
     check,
@@ -76,13 +75,14 @@ def _of_committee(situation: Situation, parameters: Parameters) -> Iterator[Find
 def _of_exposure(situation: Situation, parameters: Parameters) -> Iterator[Finding]:
     needed = needed_lock(situation, parameters.committee)
     needed_bps = needed * BPS / situation.max_fee
-    if parameters.kappa_bps > LARGEST_KAPPA_BPS:
-        reason = f"{parameters.kappa_bps} does not fit Config (65535 at most)"
-        yield Finding("kappa_bps", reason, "more honest owners, less value per job, or batches")
+    if parameters.kappa_bps > situation.most_kappa * BPS:
+        reason = (
+            f"{parameters.kappa_bps} is over the {situation.most_kappa:g} fees that seats carry"
+        )
+        yield Finding("kappa_bps", reason, "more honest owners, less value per job, or more stake")
     if parameters.kappa_bps < needed_bps:
         reason = f"{parameters.kappa_bps} is below {needed_bps:.0f}: cheating pays"
         yield Finding("kappa_bps", reason, _cure_of_exposure(situation, parameters.committee))
-    lock = least_lock(situation.max_fee, parameters.kappa_bps)
     costs, fee = situation.costs, situation.max_fee
     pay, penalty = fee * parameters.inferencer_bps / BPS, fee * parameters.committee_bps / BPS
     # A cheat that only decodes wrongly is refunded, never slashed: pay and committee are its loss.
@@ -91,17 +91,11 @@ def _of_exposure(situation: Situation, parameters: Parameters) -> Iterator[Findi
     if situation.token_detection < least:
         reason = f"tokens are caught with {situation.token_detection} < {least:.3f}, only refunded"
         yield Finding("token_detection", reason, "tighter margins, or check more requests")
-    hidden = lemmas.least_hiding(costs.prefill, pay, float(lock))
-    if situation.hidden < hidden:
-        reason = (
-            f"{situation.hidden} of check-like tasks are jobs, under {hidden:.4f}: who skips earns"
-        )
-        yield Finding("hidden", reason, "a higher kappa, or more short jobs in the mix")
 
 
 def _cure_of_exposure(situation: Situation, committee: int) -> str:
     escaped = escape(situation, committee)
-    deterred = LARGEST_KAPPA_BPS / BPS * situation.max_fee * (1 - escaped) / max(escaped, 1e-12)
+    deterred = situation.most_kappa * situation.max_fee * (1 - escaped) / max(escaped, 1e-12)
     return (
         f"raise it, detection or the honest share; captured with {escaped:.2g}, "
         f"the largest kappa deters a value of {deterred:.3g} units"

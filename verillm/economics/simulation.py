@@ -34,11 +34,11 @@ _POSITIONS: Final = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """Per job: what the rules say. `within`: members of a largest clique, [jobs, m]. `by_tokens`:
-    the states were accepted, the tokens were not."""
+    """Per job: what the rules say, and which members are paid, [jobs, m]. `by_tokens`: the states
+    were accepted, the tokens were not."""
 
     outcomes: Indices
-    within: Mask
+    paid: Mask
     by_tokens: Mask
 
 
@@ -146,9 +146,9 @@ def _judge(kinds: Indices, refund_tier: Mask, slash_tier: Mask) -> _Judged:
     size = kinds.shape[1]
     verdicts = [_decide(tuple(row.tolist()), size) for row in patterns]
     outcomes = np.array([outcome for outcome, _ in verdicts], dtype=np.int64)
-    within = np.array([inside for _, inside in verdicts], dtype=np.bool_)
+    paid = np.array([members for _, members in verdicts], dtype=np.bool_)
     where = where.reshape(-1)
-    return _Judged(outcomes[where], within[where], np.zeros(len(kinds), dtype=np.bool_))
+    return _Judged(outcomes[where], paid[where], np.zeros(len(kinds), dtype=np.bool_))
 
 
 _PROFILE: Final = CheckProfile(
@@ -180,6 +180,8 @@ def _decide(pattern: tuple[bool, ...], size: int) -> tuple[Outcome, tuple[bool, 
     statuses = [PartyStatus.SILENT if gone else PartyStatus.OPEN for gone in silent]
     verdict = decide(statuses, statistics, _POSITIONS, _PROFILE)
     members = {member for clique in verdict.details.cliques for member in clique}
+    if verdict.outcome is Outcome.INCONCLUSIVE:
+        members = {party for party in range(1, size) if not silent[party]}
     return verdict.outcome, tuple(party in members for party in range(1, size))
 
 
@@ -191,7 +193,7 @@ def _judge_tokens(
     seen = rng.random(len(kinds)) < world.token_detection
     refunded = cheap & seen & (judged.outcomes == Outcome.ACCEPT)
     outcomes = np.where(refunded, Outcome.REFUND, judged.outcomes).astype(np.int64)
-    return _Judged(outcomes, judged.within, refunded)
+    return _Judged(outcomes, judged.paid, refunded)
 
 
 # ── Money ───────────────────────────────────────────────────────────────────────────────────────
@@ -209,13 +211,13 @@ _FORGERS: Final = (Conduct.LYING, Conduct.COLLUDING, Conduct.FORGING)
 def _end(world: World, kinds: Indices, judged: _Judged, rng: np.random.Generator) -> _Ended:
     """Claims, challenges, and the settlement that follows.
 
-    A false claim of acceptance fails only if the states say so: no challenge brings up tokens.
+    A false claim of acceptance falls to whoever looks: by the states, or by the committee's word.
     """
     jobs = len(kinds)
     cheat, outcomes = kinds[:, 0], judged.outcomes
     false = np.isin(cheat, _CHEATS) & (outcomes != Outcome.ACCEPT)
     false &= rng.random(jobs) < world.corrupt
-    caught = false & (rng.random(jobs) < world.watch) & ~judged.by_tokens
+    caught = false & (rng.random(jobs) < world.watch)
     aborted = (cheat == Conduct.COLLUDING) & (outcomes != Outcome.ACCEPT) & world.abort
     softened = (cheat == Conduct.FORGING) & judged.by_tokens & ~false
     griefed = ~false & (rng.random(jobs) < world.grief) & ~softened
@@ -227,7 +229,7 @@ def _end(world: World, kinds: Indices, judged: _Judged, rng: np.random.Generator
     challenged = (caught | griefed | softened) & ~aborted
     silent = (kinds == Conduct.GRIEFING) & challenged[:, None]
     silent[:, 0] = False
-    unpaid = ~judged.within & world.pay_clique
+    unpaid = ~judged.paid & (not world.pay_all)
     money = _settle_all(world, outcomes, way, silent, unpaid)
     # An ally's bond is the cheat's own: of the scheduler that aborts, the false claimer, the
     # challenger of an attested slash.

@@ -54,7 +54,7 @@ class World:
     chance that somebody honest looks at a claim. corrupt : the chance that a cheat's job is claimed
     accepted. hidden : the share of check-like tasks that are jobs. grief : the chance that a right
     claim is challenged. abort : allies of the scheduler do not seal unless they own the committee.
-    pay_clique : pay only members of a largest clique (not the contract's rule, see the page).
+    pay_all : pay every member that was not silent, a rule that the contract does not have.
     spread, refund, slash : of honest runs, and the tiers, over the honest median.
     """
 
@@ -70,7 +70,7 @@ class World:
     hidden: float = 0.0
     grief: float = 0.0
     abort: bool = False
-    pay_clique: bool = False
+    pay_all: bool = False
     cheap_distance: float = 3.0
     token_detection: float = 1.0
     spread: float = 0.1

@@ -75,7 +75,7 @@ def test_more_value_never_gets_less_exposure_and_every_recommendation_is_safe(
     [
         ("committee", 4),
         ("kappa_bps", 11_000),
-        ("kappa_bps", 70_000),
+        ("kappa_bps", 200_001),
         ("inferencer_bps", 3_000),
         ("committee_bps", 10),
         ("scheduler_bps", 10),
@@ -118,7 +118,6 @@ def test_each_parameter_below_its_need_is_refused_by_name_with_a_remedy(
         ({"value": 1e10}, "kappa_bps"),
         ({"token_detection": 0.1}, "token_detection"),
         ({"token_detection": 0.0, "value": 0.0}, "challenge_bond"),
-        ({"hidden": 0.0}, "hidden"),
         ({"max_fee": 300_000}, "inferencer_bps"),
         ({"watch": 0.1}, "claim_bond"),
         ({"jobs_at_once": 100}, "seat_stake"),

@@ -4,7 +4,9 @@ from hypothesis import given, strategies as st
 from verillm.errors import InputError
 from verillm.settlement import (
     BPS,
+    Claim,
     Ending,
+    Judged,
     Settlement,
     Stakes,
     Terms,
@@ -175,29 +177,66 @@ def test_unsealed_refunds_and_pays_the_worker_from_the_bond() -> None:
     assert (result.scheduler, result.burnt) == (-held.bond, held.bond - 702)
 
 
-def test_a_challenged_token_reject_refunds_and_never_slashes() -> None:
-    claimed = (Outcome.SLASH, Reason.MARGIN_MAX)
-    judged = (Outcome.ACCEPT, Reason.NONE)
-    assert adjudicate(claimed, judged) == Ending(Outcome.REFUND, Way.UPHELD)
-    lost = frozenset({0})
-    withheld = adjudicate(claimed, (Outcome.SLASH, Reason.WITHHELD), lost)
-    assert withheld == Ending(Outcome.SLASH, Way.UPHELD, lost)
+TOKENS = Claim(Outcome.SLASH, Reason.MARGIN_MAX)
+STATES = Claim(Outcome.SLASH, Reason.STATES_DIFFER)
+ACCEPTED = Claim(Outcome.ACCEPT, Reason.NONE)
+WITHHELD = Claim(Outcome.SLASH, Reason.WITHHELD)
+
+
+def some(*parties: int) -> frozenset[int]:
+    return frozenset(parties)
 
 
 @pytest.mark.parametrize(
-    ("claimed", "way"),
+    ("claim", "judged", "attested", "outcome", "way"),
     [
-        (None, Way.UNCLAIMED),
-        ((Outcome.SLASH, Reason.STATES_DIFFER), Way.UPHELD),
-        ((Outcome.SLASH, Reason.WITHHELD), Way.UPHELD),
-        ((Outcome.REFUND, Reason.STATES_DIFFER), Way.OVERTURNED),
+        # A slash for tokens is never more than a refund once it is challenged.
+        (TOKENS, Judged(Outcome.ACCEPT), Reason.NONE, Outcome.REFUND, Way.UPHELD),
+        (TOKENS, Judged(Outcome.INCONCLUSIVE), Reason.NONE, Outcome.REFUND, Way.UPHELD),
+        (TOKENS, Judged(Outcome.SLASH, some(0)), Reason.NONE, Outcome.SLASH, Way.UPHELD),
+        (TOKENS, Judged(Outcome.REFUND), Reason.NONE, Outcome.REFUND, Way.OVERTURNED),
+        # A challenger that brings the committee's word undoes an acceptance of wrong tokens.
+        (ACCEPTED, Judged(Outcome.ACCEPT), Reason.NONE, Outcome.ACCEPT, Way.UPHELD),
+        (ACCEPTED, Judged(Outcome.ACCEPT), Reason.LENGTH, Outcome.REFUND, Way.OVERTURNED),
+        (None, Judged(Outcome.ACCEPT), Reason.LENGTH, Outcome.REFUND, Way.UNCLAIMED),
+        (None, Judged(Outcome.SLASH), Reason.NONE, Outcome.SLASH, Way.UNCLAIMED),
+        # The outcome counts, not the reason.
+        (STATES, Judged(Outcome.SLASH), Reason.NONE, Outcome.SLASH, Way.UPHELD),
+        (STATES, Judged(Outcome.REFUND), Reason.NONE, Outcome.REFUND, Way.OVERTURNED),
+        # Nobody can show that openings were not to be had.
+        (WITHHELD, Judged(Outcome.ACCEPT), Reason.NONE, Outcome.ACCEPT, Way.FREED),
+        (WITHHELD, Judged(Outcome.SLASH, some(0)), Reason.NONE, Outcome.SLASH, Way.UPHELD),
     ],
 )
-def test_a_claim_is_upheld_iff_its_outcome_is_the_verdicts(
-    claimed: tuple[Outcome, Reason] | None, way: Way
+def test_the_public_round_weighs_the_claim(
+    claim: Claim | None, judged: Judged, attested: Reason, outcome: Outcome, way: Way
 ) -> None:
-    judged = (Outcome.SLASH, Reason.STATES_DIFFER)
-    assert adjudicate(claimed, judged) == Ending(Outcome.SLASH, way)
+    assert adjudicate(claim, judged, attested) == Ending(outcome, way, judged.lost, judged.unpaid)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "judged", "lost", "right"),
+    [
+        (some(), some(), some(), True),
+        (some(), some(2), some(), False),  # pays a liar
+        (some(2), some(), some(), False),  # leaves an honest member out
+        (some(3), some(2, 3), some(3), False),
+        (some(2), some(2, 3), some(3), True),  # who fell silent only now is nobody's fault
+        (some(2, 3), some(3), some(3), True),
+    ],
+)
+def test_a_claim_is_wrong_where_it_pays_the_wrong_members(
+    claimed: frozenset[int], judged: frozenset[int], lost: frozenset[int], right: bool
+) -> None:
+    claim = Claim(Outcome.ACCEPT, Reason.NONE, claimed)
+    ending = adjudicate(claim, Judged(Outcome.ACCEPT, lost, judged))
+    assert ending.way is (Way.UPHELD if right else Way.OVERTURNED)
+
+
+def test_where_neither_side_forfeits_the_finder_is_the_challenger() -> None:
+    freed = end(Outcome.SLASH, Way.FREED)
+    assert (freed.claimer, freed.challenger) == (0, 1_001)
+    assert end(Outcome.ACCEPT, Way.FREED).claimer == 0
 
 
 def test_fee_is_capped_and_demands_round_up() -> None:
