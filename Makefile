@@ -32,6 +32,7 @@ check: install  ## format, lint, types, direction of imports, Solidity lint
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	npm run --silent lint
+	npm run --silent build && $(BIN)/python tools/export_abi.py --check
 
 format: install  ## rewrite the sources in the house's format
 	$(BIN)/ruff format .

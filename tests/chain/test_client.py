@@ -176,7 +176,8 @@ def test_a_worker_that_takes_over_and_differs_is_told(client: Client, far: Scrip
     with pytest.raises(WorkerFailed):
         list(handle)
     assert [token.id for token in handle.tokens()] == list(far.output[1:])
-    assert handle.outputs == (far.output,) and handle.verify_receipt()
+    assert handle.outputs == (far.output,)
+    assert handle.verify_receipt().receipt == handle.receipt
 
 
 def test_secrets_appear_in_no_log(
@@ -365,7 +366,7 @@ def test_a_receipt_by_another_key_is_refused(client: Client, far: Scripted) -> N
 
 def test_a_job_that_can_no_longer_be_posted_is_named(client: Client, far: Scripted) -> None:
     handle = client.submit("hi", max_new_tokens=8, deadline_in=30)
-    far.world.net.pass_time(60)
+    far.world.net.pass_time(handle.job.deadline + 1 - client.chain.now())
     with pytest.raises(DeadlinePassedError):
         handle.wait("posted", within=5)
 

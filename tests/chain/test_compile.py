@@ -18,6 +18,7 @@ def test_the_shipped_files_are_hardhats() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_python_and_hardhat_compile_to_the_same_bytecode() -> None:
     compiled = compile_contracts(ROOT)
     assert set(compiled) == set(artifacts.CONTRACTS)

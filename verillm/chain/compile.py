@@ -18,7 +18,7 @@ _IMPORT: Final = re.compile(r'^\s*import\s[^;]*?"([^"]+)"\s*;', re.MULTILINE)
 SETTINGS: Final[dict[str, Any]] = {
     "evmVersion": "prague",
     "optimizer": {"enabled": True, "runs": 200},
-    "viaIR": False,
+    "viaIR": True,
     "metadata": {"bytecodeHash": "none"},
     "outputSelection": {"*": {"*": ["abi", "evm.bytecode.object"]}},
 }

@@ -329,10 +329,7 @@ class Calls:
 
         Attestations in drawn order, empty where a member gave none.
         """
-        verdict: tuple[object, ...] = (outcome, reason, paid, bundle)
-        inputs = {part["name"] for part in artifacts.functions("VeriLLM")["claim"].inputs}
-        if "paid" not in inputs:  # TRANSITION: until the contracts take it
-            verdict = (outcome, reason, bundle)
+        verdict = (outcome, reason, paid, bundle)
         return self._call("claim", posting, sealing, *verdict, attestations)
 
     def finalize(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
@@ -359,9 +356,7 @@ class Calls:
         attestations: Sequence[bytes] = (),
     ) -> Call:
         """Anyone, bonded: opens the public round; with a verdict that enough members attested."""
-        attested: tuple[object, ...] = (outcome, reason, bundle, attestations)
-        if len(artifacts.functions("VeriLLM")["challenge"].inputs) == 3:  # TRANSITION
-            attested = ()
+        attested = (outcome, reason, bundle, attestations)
         return self._call("challenge", posting, sealing, claiming, *attested)
 
     def reveal(
@@ -648,7 +643,8 @@ class Chain:
 
     def draw_of(self, posting: Posting, secret: Hash32, beacon: Hash32) -> Drawn:
         """The committee that `seal` demands, and the checked requests."""
-        return Drawn(*self._read("drawOf", [tuple] * 3, posting, secret, beacon))
+        values = (self.deployment.contract, posting, secret, beacon)
+        return Drawn(*self._read_round("drawOf", [tuple] * 3, *values))
 
     def positions_of(
         self,

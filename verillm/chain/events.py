@@ -174,6 +174,7 @@ class ChallengeOpened:
     challenger: ChecksumAddress
     open_by: int
     beacon: Hash32
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
