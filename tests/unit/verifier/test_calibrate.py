@@ -1,0 +1,58 @@
+"""Calibration: honest runs pass under their own profile, and a second run repeats nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from verillm.engine.describe import read_profile
+from verillm.engine.tiny import write_folder
+from verillm.model import check_profile
+from verillm_verifier import runs
+from verillm_verifier.calibrate import main
+
+ARGUMENTS = ("--engine", "tiny", "--prompts", "4", "--new-tokens", "40")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("calibrate") / "tiny")
+
+
+@pytest.fixture(autouse=True)
+def _few_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VERILLM_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(runs, "DECODERS", (runs.DECODERS[0], runs.DECODERS[3]))
+
+
+def calibrate(folder: Path, out: Path) -> int:
+    return main(["--model", str(folder), "--out", str(out), *ARGUMENTS])
+
+
+def test_honest_runs_pass_and_cheats_do_not(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "profile.json"
+    assert calibrate(folder, out) == 0
+    calibrated = read_profile(out)
+    check_profile(calibrated.profile, 2)
+    document = json.loads(out.read_text())["calibration"]
+    for line in document["states"]:
+        assert line["honest"] is (line["refund"] == 0.0) or not line["group"].startswith("int")
+    assert all(line["rejected"] == 0.0 for line in document["tokens"] if line["honest"])
+    rejected = {line["run"]: line["rejected"] for line in document["tokens"]}
+    assert rejected["prefilled"] == rejected["int4"] == 1.0
+    first = capsys.readouterr().out
+    assert "kept from before" not in first
+
+    again = tmp_path / "again.json"
+    assert calibrate(folder, again) == 0
+    assert capsys.readouterr().out.count("kept from before") == first.count("] ")
+    assert again.read_text() == out.read_text()
+
+
+def test_a_missing_folder_is_refused_before_hours_of_work(folder: Path, tmp_path: Path) -> None:
+    assert calibrate(folder, tmp_path / "no" / "profile.json") == 1
+    assert calibrate(tmp_path / "nowhere", tmp_path / "profile.json") == 1
