@@ -64,14 +64,18 @@ class Suspicion:
 
     def after(self, margins: Sequence[int], table: Table) -> Suspicion:
         """Return the suspicion after one more job of this worker."""
+        return self.updated(table.scores(margins), len(margins))
+
+    def updated(self, scores: Mapping[str, float], tokens: int) -> Suspicion:
+        """Return the suspicion after a job whose margins have these scores."""
         number = self.jobs + 1
         start = -math.log(number * (number + 1))
         before = self.logs or {}
         logs = {
             name: _log_sum((before.get(name, -math.inf), start)) + score
-            for name, score in table.scores(margins).items()
+            for name, score in scores.items()
         }
-        return Suspicion(number, self.tokens + len(margins), logs)
+        return Suspicion(number, self.tokens + tokens, logs)
 
     @property
     def value(self) -> float:

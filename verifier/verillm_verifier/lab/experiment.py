@@ -67,8 +67,8 @@ class Lab:
 
     def __init__(self, folder: Path, profile: CheckProfile, groups: Iterable[Group]) -> None:
         rows = HeadRows(folder)
-        self._rows = to_floats(np.asarray(rows.rows(0, rows.vocabulary)))
-        self.head = HeadArray(self._rows)
+        self.rows = to_floats(np.asarray(rows.rows(0, rows.vocabulary)))
+        self.head = HeadArray(self.rows)
         self.profile = profile
         self.groups = {group.name: group for group in groups}
         self._cases: dict[tuple[str, bool], list[Case]] = {}
@@ -100,7 +100,7 @@ class Lab:
                 neighbour = group.jobs[(place + 1) % len(group.jobs)]
                 views |= forged(views[OWN], View.of(neighbour))
             if group.name == NUDGED:
-                views["nudged"] = nudged(views["bf16"], item, output, self.head, self._rows)
+                views["nudged"] = nudged(views["bf16"], item, output, self.head, self.rows)
             if other_seed:
                 item = replace(item, seed=Hash32(sha256(b"best of n" + item.seed).digest()))
             yield Case(item, output, views, self.profile, self.head)

@@ -17,7 +17,9 @@ EDGES = (0, 2_000, 5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 320_000, 640_
 """Bins of margins in ppm of a logit, about one per doubling."""
 CLIQUES = {"of one kind": ("bf16",), "mixed": ("bf16", "chunked", "fp32")}
 RUNS = 200
-MOST_TOKENS = 30_000
+MOST_TOKENS = 20_000
+Scored = tuple[dict[str, float], int]
+"""One job's scores and tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +77,23 @@ def fit_table(honest: Sequence[Case], cheats: Mapping[str, Sequence[Case]]) -> T
 def alarm(name: str, cases: Sequence[Case], clique: str, table: Table, seed: int) -> Alarm:
     """Resample a cheat's jobs until the test speaks, many times."""
     random = np.random.default_rng(seed)
-    jobs = margins_of(cases, CLIQUES[clique])
-    ends = sorted(_until_alarm(jobs, table, random) for _ in range(RUNS))
-    return Alarm(
-        name, clique, sum(map(len, jobs)), _ended(ends[RUNS // 2]), _ended(ends[9 * RUNS // 10])
-    )
+    jobs = _scored(cases, clique, table)
+    ends = sorted(_until_alarm(jobs, random) for _ in range(RUNS))
+    tokens = sum(count for _, count in jobs)
+    return Alarm(name, clique, tokens, _ended(ends[RUNS // 2]), _ended(ends[9 * RUNS // 10]))
 
 
 def quiet(cases: Sequence[Case], clique: str, table: Table, seed: int) -> Quiet:
     """Let honest jobs pass in many orders, each job once."""
     random = np.random.default_rng(seed)
-    jobs = margins_of(cases, CLIQUES[clique])
+    jobs = _scored(cases, clique, table)
     highest = 0.0
     for _ in range(RUNS):
         suspicion = Suspicion()
         for at in random.permutation(len(jobs)):
-            suspicion = suspicion.after(jobs[at], table)
+            suspicion = suspicion.updated(*jobs[at])
             highest = max(highest, suspicion.value)
-    return Quiet(clique, sum(map(len, jobs)), RUNS, highest)
+    return Quiet(clique, sum(count for _, count in jobs), RUNS, highest)
 
 
 def freedom(cases: Sequence[Case], clique: Sequence[str], head: Head) -> Freedom:
@@ -134,10 +135,14 @@ def _flat(cases: Sequence[Case]) -> list[int]:
     ]
 
 
-def _until_alarm(jobs: Sequence[Sequence[int]], table: Table, random: np.random.Generator) -> int:
+def _scored(cases: Sequence[Case], clique: str, table: Table) -> list[Scored]:
+    return [(table.scores(job), len(job)) for job in margins_of(cases, CLIQUES[clique])]
+
+
+def _until_alarm(jobs: Sequence[Scored], random: np.random.Generator) -> int:
     suspicion = Suspicion()
     while suspicion.tokens < MOST_TOKENS:
-        suspicion = suspicion.after(jobs[int(random.integers(len(jobs)))], table)
+        suspicion = suspicion.updated(*jobs[int(random.integers(len(jobs)))])
         if suspicion.is_alarm:
             return suspicion.tokens
     return MOST_TOKENS

@@ -56,7 +56,7 @@ class Study:
     folder: Path
     kind: Kind = "torch"
     prompts: int = 32
-    cheat_prompts: int = 10
+    cheat_prompts: int = 6
     subtle_prompts: int = 20
     new_tokens: int = 64
     cheats: tuple[str, ...] = CHEATS
