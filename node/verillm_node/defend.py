@@ -15,20 +15,22 @@ from verillm.chain.contract import Call, Chain, Status
 from verillm.codec import bundle_hash, decode_bundle, decode_opening
 from verillm.errors import (
     EvidenceError,
-    MalformedError,
     NotFound,
     TransactionFailed,
     VeriLLMError,
 )
-from verillm.evidence import Bundle, PartyEvidence, check_bundle
+from verillm.evidence import Bundle, PartyEvidence, gather
 from verillm.model import ModelSpec
+from verillm.records import Attestation, Member
+from verillm.signing import sign, verify
 from verillm.task import inner_hash, task_id
+from verillm.tokens import Head
 from verillm.trace import Opening, check_opening
 from verillm.types import JobId, Outcome, Reason
-from verillm.verdict import judge_states
-from verillm_node.judging import Case
+from verillm.verdict import judge_states, paid_mask, quorum
+from verillm_node.judging import Case, verdict_of
 from verillm_node.link import Link
-from verillm_node.registry import Registry
+from verillm_node.registry import Registry, hot_key_of
 from verillm_node.rounds import (
     Openings,
     Round,
@@ -57,14 +59,12 @@ def public_verdict(bundle: Bundle, case: Case) -> tuple[Outcome, int] | None:
     Tokens are not judged on the chain, so an inferencer that agrees on states is accepted there.
     """
     try:
-        evidence = check_bundle(
-            bundle, case.posting, case.sealing, case.spec, case.domain, case.beacon
-        )
+        evidence = gather(bundle, case.posting, case.sealing, case.spec, case.domain, case.beacon)
     except EvidenceError:
         return None
     prompts = [each.prompt_tokens for each in evidence.checked]
     verdict = judge_states(evidence.parties, case.spec.profile, prompts)
-    return verdict.outcome, verdict.paid
+    return verdict.outcome, paid_mask(verdict)
 
 
 def openings_of(bundle: Bundle) -> Openings:
@@ -121,6 +121,7 @@ class Watch:
     book: TaskBook
     registry: Registry
     link: Link
+    head: Head | None
     examined: set[tuple[JobId, bytes]] = field(default_factory=set)
     """Claims already looked at: job and record."""
     shown: dict[JobId, dict[tuple[int, int], Opening]] = field(default_factory=dict)
@@ -153,43 +154,94 @@ class Watch:
         key = (view.job_id, bytes(view.state.record))
         if key in self.examined:
             return
-        own = self._own(view)
-        wrong = await self._is_wrong(view, own)
-        if wrong:
-            call = self.chain.calls.challenge(view.posting, view.sealing, view.claiming)
+        own, data = self._own(view), await self._bundle(view)
+        call = await self._challenge(view, own, data)
+        if call is not None:
             await send_all(self.chain, [call])
+        wrong = call is not None
         extra = {"job": view.job_id, "wrong": wrong, "claimed": view.claiming.outcome.name}
         log.info("claim_examined", extra=extra)
         self.examined.add(key)
 
-    async def _is_wrong(self, view: View, own: TaskRecord) -> bool:
+    async def _challenge(self, view: View, own: TaskRecord, data: bytes | None) -> Call | None:
+        """The challenge that a claim deserves, if any."""
+        posting, sealing, claim = view.posting, view.sealing, view.claiming
+        if await self._is_wrong(view, own, data):
+            return self.chain.calls.challenge(posting, sealing, claim)
+        if data is None or claim.outcome is not Outcome.ACCEPT or not own.party:
+            return None
+        found = await self._attested_reject(view, data)
+        if found is None:
+            return None
+        word, signatures = found
+        return self.chain.calls.challenge(
+            posting, sealing, claim, word.outcome, word.reason, word.bundle, signatures
+        )
+
+    async def _is_wrong(self, view: View, own: TaskRecord, data: bytes | None) -> bool:
+        """Whether the contract would compute something else than the claim says."""
         claim = view.claiming
         if claim.reason in ATTESTED:
             return False
         expected = None
-        bundle = await self._bundle(view)
-        if bundle is not None:
-            case = self._case(view)
-            expected = await blocking(public_verdict, self._completed(bundle, view, own), case)
+        if data is not None:
+            expected = await blocking(self._expected, view, own, data)
         if expected is None:
             # Nothing to recompute from. Whoever knows its own work is condemned still challenges.
             return own.party == 0 and claim.outcome in (Outcome.SLASH, Outcome.REFUND)
         return expected != (claim.outcome, claim.paid)
 
-    async def _bundle(self, view: View) -> Bundle | None:
-        """The bundle that the claim names, if anyone shows it."""
+    def _expected(self, view: View, own: TaskRecord, data: bytes) -> tuple[Outcome, int] | None:
+        bundle = self._completed(decode_bundle(data), view, own)
+        return public_verdict(bundle, self._case(view))
+
+    async def _attested_reject(
+        self, view: View, data: bytes
+    ) -> tuple[Attestation, list[bytes]] | None:
+        """What a majority of the committee signs against an acceptance that only tokens belie.
+
+        The contract cannot recompute that, so it takes the committee's word, for a refund at most.
+        """
+        verdict = await blocking(verdict_of, data, self._case(view), self.head)
+        if verdict.reason not in ATTESTED:
+            return None
+        word = Attestation(view.job_id, verdict.outcome, verdict.reason, bundle_hash(data))
+        members = view.sealing.committee
+        signatures = await asyncio.gather(*(self._word_of(each, word, data) for each in members))
+        if sum(map(bool, signatures)) < quorum(len(members)):
+            return None
+        return word, list(signatures)
+
+    async def _word_of(self, member: Member, word: Attestation, data: bytes) -> bytes:
+        """One member's signature under our verdict, empty if it has another one or is away."""
+        identity = self.worker.identity
+        if member.owner == identity.operator:
+            return sign(identity.domain, word, identity.hot)
+        try:
+            endpoint = await blocking(self.registry.endpoint, member.owner)
+            if endpoint is None:
+                return b""
+            signed = await self.link.attest(endpoint, word.job_id, data)
+            key = await blocking(hot_key_of, self.chain, member.owner)
+            verify(identity.domain, word, signed.signature, key)
+        except VeriLLMError as error:
+            log.info("no_attestation", extra={"owner": member.owner, "error": str(error)})
+            return b""
+        return signed.signature
+
+    async def _bundle(self, view: View) -> bytes | None:
+        """The bytes of the bundle that the claim names, if its scheduler shows them."""
         scheduler = view.posting.quote.scheduler
         endpoint = await blocking(self.registry.endpoint, scheduler)
         if endpoint is None:
             return None
         try:
             data = await self.link.bundle(endpoint, view.job_id)
-            if bundle_hash(data) != view.claiming.bundle:
-                return None
-            return decode_bundle(data)
-        except (VeriLLMError, MalformedError) as error:
+            await blocking(decode_bundle, data)
+        except VeriLLMError as error:
             log.info("bundle_missing", extra={"job": view.job_id, "error": str(error)})
             return None
+        return data if bundle_hash(data) == view.claiming.bundle else None
 
     def _case(self, view: View) -> Case:
         domain = self.worker.identity.domain
@@ -213,8 +265,8 @@ class Watch:
         own = self._own(view)
         shown = self.shown.get(view.job_id)
         if shown is None:
-            bundle = await self._bundle(view)
-            shown = {} if bundle is None else dict(openings_of(bundle))
+            data = await self._bundle(view)
+            shown = {} if data is None else dict(openings_of(decode_bundle(data)))
             shown |= {(own.party or 0, at): o for at, o in self._own_openings(view, own).items()}
             self.shown[view.job_id] = shown
         round_ = Round(view, self.spec, shown)

@@ -49,8 +49,8 @@ CHEAT: Final = "verillm_verifier.attacks:int4"
 MARK: Final = "devnet.lock"
 READY_SECONDS: Final = 240.0
 BLOCK_SECONDS: Final = 1
-AT_ONCE: Final = 2
-"""Workers that load at the same time: more would only fight for the cores."""
+AT_ONCE: Final = {"torch": 2, "tiny": 8}
+"""Workers that load at the same time: more would only fight for cores and memory."""
 COMMITTEE: Final = 3
 DEFAULT_MODEL: Final = "smollm2-135m-instruct"
 
@@ -223,8 +223,8 @@ def _deploy(plan: Plan, anvil: Anvil, spec: ModelSpec) -> Deployment:
     deployer = dev_account(0)
     deployment = deploy(anvil.url, deployer, plan.terms or Config.devnet())
     deployment.save(plan.folder / "deployment.json")
-    chain = Chain(anvil.url, deployment, deployer)
-    chain.send(chain.calls.register_model(spec))
+    with contextlib.closing(Chain(anvil.url, deployment, deployer)) as chain:
+        chain.send(chain.calls.register_model(spec))
     return deployment
 
 
@@ -266,13 +266,13 @@ def _fund(
     workers: tuple[Worker, ...],
     client: LocalAccount,
 ) -> None:
-    chain = Chain(anvil.url, deployment, dev_account(0))
     operators = [scheduler, *(worker.operator for worker in workers)]
-    for address in (*operators, client.address):
-        chain.request("anvil_setBalance", address, hex(ETHER))
-    for address in operators:
-        chain.send(chain.calls.transfer(address, 3 * SEAT_STAKE))
-    chain.send(chain.calls.transfer(client.address, CLIENT_TOKENS))
+    with contextlib.closing(Chain(anvil.url, deployment, dev_account(0))) as chain:
+        for address in (*operators, client.address):
+            chain.request("anvil_setBalance", address, hex(ETHER))
+        for address in operators:
+            chain.send(chain.calls.transfer(address, 3 * SEAT_STAKE))
+        chain.send(chain.calls.transfer(client.address, CLIENT_TOKENS))
 
 
 # ── Settings ─────────────────────────────────────────────────────────────────────────────────────
@@ -346,9 +346,10 @@ def _start_processes(
     with display.task("starting the scheduler"):
         supervisor.start(child(plan, scheduler, "scheduler"))
         wait_ready(scheduler)
-    for first in range(0, len(workers), AT_ONCE):
-        batch = workers[first : first + AT_ONCE]
-        names = " and ".join(worker.name for worker in batch)
+    at_once = AT_ONCE[plan.engine]
+    for first in range(0, len(workers), at_once):
+        batch = workers[first : first + at_once]
+        names = ", ".join(worker.name for worker in batch)
         with display.task(f"starting {names}: load the model, take a seat"):
             for worker in batch:
                 supervisor.start(child(plan, worker, "worker"))

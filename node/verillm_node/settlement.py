@@ -16,7 +16,7 @@ from verillm.records import Attestation
 from verillm.signing import recover
 from verillm.task import inner_hash
 from verillm.types import Hash32, Outcome, Reason
-from verillm.verdict import Verdict
+from verillm.verdict import Verdict, paid_mask
 from verillm_node.bundle import collect, make_bundle, wanted_openings
 from verillm_node.context import Context
 from verillm_node.defend import ATTESTED, advance_round, openings_of
@@ -135,7 +135,7 @@ async def judge_job(context: Context, flow: Flow, view: View, beacon_lost: bool)
         record=view.state.record,
         outcome=verdict.outcome,
         reason=verdict.reason,
-        paid=verdict.paid,
+        paid=paid_mask(verdict),
         bundle=bundle_hash(data),
         attestations=attestations,
     )

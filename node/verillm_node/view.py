@@ -43,7 +43,7 @@ class View:
             return self.history.claimed.event.claiming
         opened = self.history.challenged
         beacon = NO_HASH if opened is None else opened.event.beacon
-        return Claiming(ZERO_ADDRESS, Outcome.NONE, Reason.NONE, NO_HASH, beacon)
+        return Claiming(ZERO_ADDRESS, Outcome.NONE, Reason.NONE, 0, NO_HASH, beacon)
 
     @property
     def beacon_block(self) -> int | None:

@@ -190,7 +190,7 @@ async def _serve(
     head = None if settings.engine.model is None else HeadRows(settings.engine.model)
     attest = Attester(chain, identity, spec, head)
     link = Link(LINK_STALL_SECONDS)
-    watch = Watch(chain, spec, worker, book, Registry(chain, terms.reserve_bps), link)
+    watch = Watch(chain, spec, worker, book, Registry(chain, terms.reserve_bps), link, head)
 
     async def see() -> None:
         await blocking(follower.poll)

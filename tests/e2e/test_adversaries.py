@@ -1,9 +1,11 @@
 """Who lies loses: withheld openings, false claims, forged and hostile messages, wrong keys."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +14,9 @@ import pytest
 from eth_account import Account
 
 from verillm import api
+from verillm.chain.anvil import dev_account
 from verillm.chain.contract import Chain, Status
-from verillm.chain.events import Slashed
+from verillm.chain.events import JobHistory, Slashed
 from verillm.signing import sign
 from verillm.types import Hash32, Outcome, Reason
 from verillm_node.devnet import SEAT_STAKE
@@ -40,25 +43,14 @@ def test_an_inferencer_that_withholds_its_openings_loses_its_lock(honest_town: T
 def test_a_false_claim_is_challenged_on_chain_and_its_maker_loses_the_bond(
     honest_town: Town,
 ) -> None:
-    liar = _bonded_liar(honest_town)
     handle = honest_town.buy()
-    handle.read()
-    history = honest_town.history(handle, lambda found: found.sealed)
-    with honest_town.frozen("scheduler"):  # before it claims
-        assert honest_town.status(handle) is Status.SEALED
-        assert history.posted is not None
-        assert history.sealed is not None
-        liar.send(
-            liar.calls.claim(
-                history.posted.event.posting,
-                history.sealed.event.sealing,
-                Outcome.SLASH,
-                Reason.STATES_DIFFER,
-                0b111,
-                Hash32(b"\x07" * 32),
-            )
-        )
-    history = honest_town.final(handle, 180)
+    with _bonded_liar(honest_town) as liar:
+        handle.read()
+        history = honest_town.history(handle, lambda found: found.sealed)
+        with honest_town.frozen("scheduler"):  # before it claims
+            assert honest_town.status(handle) is Status.SEALED
+            _claim_falsely(liar, history)
+        history = honest_town.final(handle, 180)
     assert history.claimed is not None
     assert history.claimed.event.claiming.claimer == liar.sender.address
     assert history.challenged is not None
@@ -68,18 +60,33 @@ def test_a_false_claim_is_challenged_on_chain_and_its_maker_loses_the_bond(
     assert slashed == {liar.sender.address}
 
 
-def _bonded_liar(town: Town) -> Chain:
-    """Someone with a stake, who may claim."""
-    from verillm.chain.anvil import dev_account
+def _claim_falsely(liar: Chain, history: JobHistory) -> None:
+    assert history.posted is not None
+    assert history.sealed is not None
+    liar.send(
+        liar.calls.claim(
+            history.posted.event.posting,
+            history.sealed.event.sealing,
+            Outcome.SLASH,
+            Reason.STATES_DIFFER,
+            0b111,
+            Hash32(b"\x07" * 32),
+        )
+    )
 
+
+@contextlib.contextmanager
+def _bonded_liar(town: Town) -> Iterator[Chain]:
+    """Someone with a stake, who may claim."""
     account = Account.create()
-    rich = Chain(town.network.anvil.url, town.network.deployment, dev_account(0))
-    rich.request("anvil_setBalance", account.address, hex(10**20))
-    rich.send(rich.calls.transfer(account.address, SEAT_STAKE))
-    liar = rich.with_account(account)
-    liar.send(liar.calls.approve(SEAT_STAKE))
-    liar.send(liar.calls.add_stake(SEAT_STAKE))
-    return liar
+    network = town.network
+    with contextlib.closing(Chain(network.anvil.url, network.deployment, dev_account(0))) as rich:
+        rich.request("anvil_setBalance", account.address, hex(10**20))
+        rich.send(rich.calls.transfer(account.address, SEAT_STAKE))
+    with contextlib.closing(Chain(network.anvil.url, network.deployment, account)) as liar:
+        liar.send(liar.calls.approve(SEAT_STAKE))
+        liar.send(liar.calls.add_stake(SEAT_STAKE))
+        yield liar
 
 
 # ── Messages ─────────────────────────────────────────────────────────────────────────────────────
