@@ -83,6 +83,9 @@ class Running:
 class World:
     """One model, one client, one scheduler, five workers with a seat each."""
 
+    prompt: tuple[int, ...] = (1, 2, 3)
+    output: tuple[int, ...] = (5, 6, 7, 8)
+
     def __init__(self, net: Net, spec: ModelSpec = SPEC) -> None:
         self.net, self.spec = net, spec
         self.model: ModelId = model_id(spec)
@@ -126,7 +129,9 @@ class World:
         self._count += 1
         worker, now = self.workers[inferencer], self.chain(self.client).now()
         salt = keccak(b"salt %d" % self._count)
-        asked = tuple(Request(salt, (1, 2, 3), 8, Sampling()) for _ in range(requests))
+        asked = tuple(
+            Request(salt, self.prompt, len(self.output) + 4, Sampling()) for _ in range(requests)
+        )
         secret = keccak(b"secret %d" % self._count)
         quote = Quote(self.scheduler.address, self.model, PRICE, draw_commit(secret), now + 300)
         fields = {
@@ -134,7 +139,7 @@ class World:
             "quote": struct_hash(quote),
             "requests_root": requests_root(asked),
             "requests": requests,
-            "max_fee": PRICE * 11 * requests,
+            "max_fee": PRICE * (len(self.prompt) + len(self.output) + 4) * requests,
             "deadline": now + 300,
             "nonce": self._count,
         }
@@ -144,10 +149,9 @@ class World:
         task = inference_task(
             secret, identity, asked, worker.address, self.model, now + 300, lock, signed.max_fee
         )
-        outputs = tuple((5, 6, 7, 8) for _ in asked)
+        outputs = tuple(self.output for _ in asked)
         root = outputs_root([output_hash(task.task_id, output) for output in outputs])
-        items = keccak(b"items %d" % self._count)
-        inner = Inner(task_hash(task), items, requests, 3 * requests, 4 * requests)
+        inner = self.inferred(task, outputs)
         commitment = Commitment(task.task_id, inner_hash(inner))
         return Running(
             job=signed,
@@ -164,6 +168,15 @@ class World:
             worker_signature=sign(self.domain, commitment, worker.hot),
             inferencer=worker,
         )
+
+    def inferred(self, task: Task, outputs: Sequence[Sequence[int]]) -> Inner:
+        """What the inferencer commits to: here, to nothing that could be opened."""
+        prompts, new = sum(item.length for item in task.items), sum(map(len, outputs))
+        return Inner(task_hash(task), keccak(task.task_id), len(task.items), prompts, new)
+
+    def verified(self, run: Running, k: int, member: Operator) -> Hash32:
+        """What committee member k commits to: here, to nothing that could be opened."""
+        return keccak(b"inner %d" % k + run.secret)
 
     def post_call(self, run: Running) -> Call:
         call: Call = self.calls.post(
@@ -194,7 +207,7 @@ class World:
         """Synthetic commitments of the committee and their signatures, in drawn order."""
         inners, signatures = [], []
         for k, member in enumerate(self.committee(run), start=1):
-            inner = keccak(b"inner %d" % k + run.secret)
+            inner = self.verified(run, k, member)
             commitment = Commitment(task_id(run.secret, self.id_of(run), k), inner)
             inners.append(inner)
             signatures.append(sign(self.domain, commitment, member.hot))
