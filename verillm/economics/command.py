@@ -19,7 +19,7 @@ from verillm.economics.recommend import recommend
 from verillm.economics.rules import require_safe
 from verillm.economics.world import Costs
 from verillm.errors import InputError
-from verillm.settlement import least_lock
+from verillm.settlement import BPS, least_lock
 
 COSTS: Final = {
     "inference": (0.4, "running the dearest job"),
@@ -135,15 +135,14 @@ def _notes(situation: Situation, parameters: Parameters) -> list[str]:
     fee = situation.max_fee
     lock = least_lock(fee, parameters.kappa_bps)
     cost = cost_of_checking(situation, parameters)
+    caught = situation.token_detection * (1 - captured)
     notes = [
-        f"A coalition of {1 - situation.honest_share:.0%} captures a draw with {captured:.2g}."
+        f"A coalition of {1 - situation.honest_share:.0%} captures a draw with {captured:.2g}; "
+        f"a forgery escapes with {1 - caught:.2g}."
     ]
-    if captured:
-        odds = (1 - captured) / captured
-        most = situation.most_kappa
-        notes.append(
-            f"Its forged states are deterred up to a value of {odds * lock / fee:.3g} fees; "
-            f"the largest kappa would do for {odds * most:.3g}."
-        )
+    if caught < 1:
+        softened = fee - parameters.terms.scheduler_bps * fee // BPS + parameters.challenge_bond
+        worth = min(lock, softened) / fee * caught / (1 - caught)
+        notes.append(f"Forgeries are deterred up to a value of {worth:.3g} fees.")
     notes.append(f"Checking a job costs {cost / fee:.2%} of its fee, locked stake included.")
     return notes

@@ -156,12 +156,19 @@ def escape(situation: Situation, committee: int) -> float:
 
 
 def needed_lock(situation: Situation, committee: int) -> float:
-    """The exposure that makes neither a saving nor a forgery pay; infinite if nothing does."""
+    """The exposure that makes neither a saving nor a forgery pay; infinite if nothing does.
+
+    A forgery escapes by capture, or, with the true model's prefill, by tokens that are not caught.
+    """
     escaped = escape(situation, committee)
     if situation.detection <= 0 or escaped > 1 - 1e-9:
         return inf
     saving = lemmas.least_kappa(1.0, situation.detection * (1 - escaped)) * situation.max_fee
-    forging = lemmas.least_lock(situation.value, escaped, pay=0.0)
+    # A slash for wrong tokens costs the lock, or by a challenge its bond: both have to deter.
+    caught = situation.token_detection * (1 - escaped)
+    if situation.value > 0 and caught <= 0:
+        return inf
+    forging = lemmas.least_lock(situation.value, 1 - caught, pay=0.0) if situation.value else 0.0
     return max(saving, forging, float(situation.max_fee))
 
 

@@ -94,11 +94,11 @@ def _of_exposure(situation: Situation, parameters: Parameters) -> Iterator[Findi
 
 
 def _cure_of_exposure(situation: Situation, committee: int) -> str:
-    escaped = escape(situation, committee)
-    deterred = situation.most_kappa * situation.max_fee * (1 - escaped) / max(escaped, 1e-12)
+    caught = situation.token_detection * (1 - escape(situation, committee))
+    deterred = situation.most_kappa * situation.max_fee * caught / max(1 - caught, 1e-12)
     return (
-        f"raise it, detection or the honest share; captured with {escaped:.2g}, "
-        f"the largest kappa deters a value of {deterred:.3g} units"
+        f"raise it, detection or the honest share; a forgery escapes with {1 - caught:.2g}, "
+        f"{situation.most_kappa:g} locks deter a value of {deterred:.3g} units"
     )
 
 

@@ -46,8 +46,9 @@ def test_a_hopeless_situation_is_refused() -> None:
         run("--honest-share", "0.5")
 
 
-def test_a_lone_honest_network_has_nothing_to_be_captured_by() -> None:
-    assert "deterred up to" not in run("--honest-share", "1")
+def test_without_coalition_and_with_a_perfect_token_check_nothing_escapes() -> None:
+    assert "deterred up to" in run("--honest-share", "1")
+    assert "deterred up to" not in run("--honest-share", "1", "--token-detection", "1")
 
 
 @pytest.mark.parametrize("owners", ["30", "x2", "3x", "ax2", "99999x1", "3x2,"])

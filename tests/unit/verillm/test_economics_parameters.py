@@ -68,6 +68,8 @@ def test_more_value_never_gets_less_exposure_and_every_recommendation_is_safe(
     captured = escape(situation, parameters.committee)
     assert captured * value <= (1 - captured) * lock
     assert lock * detection * (1 - captured) >= situation.max_fee * (1 - 1e-9)
+    caught = situation.token_detection * (1 - captured)
+    assert (1 - caught) * value <= caught * lock
 
 
 @pytest.mark.parametrize(
@@ -116,6 +118,7 @@ def test_each_parameter_below_its_need_is_refused_by_name_with_a_remedy(
         ({"detection": 0.1}, "kappa_bps"),
         ({"detection": 0.0}, "kappa_bps"),
         ({"value": 1e10}, "kappa_bps"),
+        ({"token_detection": 0.0}, "kappa_bps"),
         ({"token_detection": 0.1}, "token_detection"),
         ({"token_detection": 0.0, "value": 0.0}, "challenge_bond"),
         ({"max_fee": 300_000}, "inferencer_bps"),

@@ -22,7 +22,7 @@ COSTS = Costs(
 )
 WORLD = World((2,) * 20, 3, TERMS, 1_000_000, 900_000, COSTS)
 SUBTLE = replace(WORLD, token_detection=0.0, slash=1.6)
-JOBS = 4_000
+JOBS = 3_000
 DEVIANTS = [Conduct.LAZY, Conduct.PREFILL, Conduct.LYING, Conduct.FORGING, Conduct.COLLUDING]
 
 
