@@ -67,7 +67,7 @@ def write_folder(folder: Path, seed: int = 1) -> Path:
     write(folder / "model.safetensors", _random_weights(seed))
     (folder / "config.json").write_text(json.dumps(TINY_CONFIG, indent=2) + "\n", "utf-8")
     (folder / "chat_template.jinja").write_text(TEMPLATE, "utf-8")
-    (folder / "tokenizer.json").write_text(json.dumps(_byte_tokenizer(), indent=1), "utf-8")
+    (folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer(), indent=1), "utf-8")
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}), "utf-8"
     )
@@ -114,7 +114,7 @@ def _random_weights(seed: int) -> dict[str, NDArray[np.uint16]]:
     return weights
 
 
-def _byte_tokenizer() -> dict[str, Any]:
+def byte_tokenizer() -> dict[str, Any]:
     """Return a tokenizer whose ids are byte values (GPT-2's printable stand-ins for bytes)."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
