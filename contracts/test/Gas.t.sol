@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.30;
+
+import "../src/interfaces/IVeriLLM.sol";
+import {Network} from "./Network.sol";
+import {Round} from "./Round.sol";
+
+/// @notice What the calls of a job cost as transactions: calldata and the 21 000 included, warm balances.
+/// @dev Each call is its own transaction (`isolate`), so that slots are as cold as on a chain.
+/// forge-config: default.isolate = true
+contract GasTest is Round {
+    uint256 private _total;
+
+    function test_jobOfOneRequest_costsUnder450kInAll() public {
+        _total = 0;
+        _happyPath(1, "one request");
+        assertLt(_total, 450_000);
+    }
+
+    function test_jobOf256Requests_costsUnder3kARequest() public {
+        _total = 0;
+        _happyPath(256, "256 requests");
+        assertLt(_total / 256, 3000);
+    }
+
+    function test_otherCalls() public {
+        Case memory c = _order(1);
+        _post(c);
+        pass(terms.sealWindow);
+        network.refund(c.posting);
+        _note("refund", "other");
+        vm.prank(workers[0]);
+        network.join(modelId, PRICE);
+        _note("join", "other");
+        vm.prank(workers[0]);
+        network.leave(modelId, 5);
+        _note("leave", "other");
+        vm.prank(workers[0]);
+        network.setHotKey(person("hot"));
+        _note("setHotKey", "other");
+    }
+
+    function _happyPath(uint16 requests, string memory group) private {
+        // A first job, so that no balance and no nonce word is new.
+        Case memory c = _job(requests, "");
+        c = _job(requests, group);
+    }
+
+    function _job(uint16 requests, string memory group) private returns (Case memory c) {
+        c = _order(requests);
+        _post(c);
+        _note("post", group);
+        _seal(c);
+        _note("seal", group);
+        _claim(c, Outcome.Accept, 0);
+        _note("claim", group);
+        pass(terms.disputeWindow);
+        vm.prank(scheduler);
+        network.finalize(c.posting, c.sealing, c.claiming);
+        _note("finalize", group);
+    }
+
+    function _note(string memory call, string memory group) private {
+        if (bytes(group).length == 0) return;
+        _total += vm.snapshotGasLastCall(group, call);
+    }
+
+    function _party(address owner, uint256 items, uint256 number)
+        internal
+        view
+        virtual
+        override
+        returns (Party memory)
+    {
+        return Network._party(owner, items, number);
+    }
+}
+
+/// @notice What a public round costs at the default model's width.
+/// forge-config: default.isolate = true
+contract RoundGasTest is Round {
+    function _spec() internal view override returns (ModelSpec memory spec) {
+        spec = super._spec();
+        spec.hidden = 576;
+        spec.sliceDims = 256;
+        spec.depth = 30;
+        spec.committedLayers = new uint16[](3);
+        for (uint16 i = 0; i < 3; ++i) spec.committedLayers[i] = 8 * (i + 1);
+        spec.profile = _profile(4);
+    }
+}
