@@ -18,6 +18,8 @@ from verillm.sampling import gumbel, probabilities, truncates, words
 from verillm.statistics import to_floats
 from verillm.types import PPM, Bits, Floats, Hash32, Mask, Outcome, Reason
 
+MEAN_OVER = 32
+"""A shorter output's mean margin is taken as if the tokens that it lacks had none."""
 _ROWS = 32
 """States whose logits are held at once."""
 _G_MAX = gumbel(np.array([0xFFFFFFFF], np.uint32))[0]
@@ -65,8 +67,12 @@ class TokenStatistics:
 
     @property
     def mean(self) -> int:
-        """Mean margin of the refund tier, ppm (floor)."""
-        return sum(self.margins) // len(self.margins)
+        """Mean margin of the refund tier, ppm (floor), over at least `MEAN_OVER` tokens.
+
+        One token in a hundred of an honest output loses by a little; over five tokens that alone
+        would be a mean that no threshold can tell from a cheat's.
+        """
+        return sum(self.margins) // max(len(self.margins), MEAN_OVER)
 
 
 @dataclass(frozen=True, slots=True)
