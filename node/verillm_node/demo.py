@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -46,6 +47,7 @@ PROMPTS: Final = (
     "Why do we dream?",
     "What makes bread rise?",
 )
+AUDITS_AT_ONCE: Final = 2
 AUDIT_EXIT: Final = {Outcome.ACCEPT: 0, Outcome.REFUND: 1, Outcome.SLASH: 1}
 
 
@@ -112,9 +114,10 @@ class Demo:
         before = self._balances()
         self._show_balances("Stakes before", before, before)
         patiently(lambda: self._client.deposit(network.scheduler, DEPOSIT))
+        served: set[bool] = set()
         for number in range(1, MOST_JOBS + 1):
-            served = self._buy(number)
-            if served == cheater.operator and number > 1:
+            served.add(self._buy(number) == cheater.operator)
+            if len(served) == 2:  # an honest worker's job and the cheater's
                 break
         for watcher in self._watchers:
             watcher.join(SETTLE_SECONDS)
@@ -331,16 +334,14 @@ class Demo:
     def _audit(self) -> list[str]:
         """A separate process judges every job from chain and bundle alone."""
         faults = []
-        for purchase in self._purchases:
-            outcome = purchase.outcome
-            if outcome is None:
-                continue
-            code, said = self._run_audit(purchase)
-            expected = AUDIT_EXIT.get(outcome, 2)
-            agrees = "agrees" if code == expected else f"DISAGREES (exit code {code})"
-            self._display.say(f"audit of job {purchase.number}, a process of its own: {agrees}")
-            if code != expected:
-                faults.append(f"the audit of job {purchase.number} says {code}: {said[-500:]}")
+        ended = [purchase for purchase in self._purchases if purchase.outcome is not None]
+        with ThreadPoolExecutor(AUDITS_AT_ONCE) as pool:
+            for purchase, (code, said) in zip(ended, pool.map(self._run_audit, ended), strict=True):
+                expected = AUDIT_EXIT.get(purchase.outcome or Outcome.NONE, 2)
+                agrees = "agrees" if code == expected else f"DISAGREES (exit code {code})"
+                self._display.say(f"audit of job {purchase.number}, a process of its own: {agrees}")
+                if code != expected:
+                    faults.append(f"the audit of job {purchase.number} says {code}: {said[-500:]}")
         return faults
 
     def _run_audit(self, purchase: Purchase) -> tuple[int, str]:

@@ -49,8 +49,8 @@ CHEAT: Final = "verillm_verifier.attacks:int4"
 MARK: Final = "devnet.lock"
 READY_SECONDS: Final = 240.0
 BLOCK_SECONDS: Final = 1
-AT_ONCE: Final = {"torch": 2, "tiny": 8}
-"""Workers that load at the same time: more would only fight for cores and memory."""
+AT_ONCE: Final = 2
+"""Workers that load at the same time: more would only fight for the cores."""
 COMMITTEE: Final = 3
 DEFAULT_MODEL: Final = "smollm2-135m-instruct"
 
@@ -346,9 +346,8 @@ def _start_processes(
     with display.task("starting the scheduler"):
         supervisor.start(child(plan, scheduler, "scheduler"))
         wait_ready(scheduler)
-    at_once = AT_ONCE[plan.engine]
-    for first in range(0, len(workers), at_once):
-        batch = workers[first : first + at_once]
+    for first in range(0, len(workers), AT_ONCE):
+        batch = workers[first : first + AT_ONCE]
         names = ", ".join(worker.name for worker in batch)
         with display.task(f"starting {names}: load the model, take a seat"):
             for worker in batch:
