@@ -85,7 +85,9 @@ contract RoundGasTest is Round {
         spec.sliceDims = 256;
         spec.depth = 30;
         spec.committedLayers = new uint16[](3);
-        for (uint16 i = 0; i < 3; ++i) spec.committedLayers[i] = 8 * (i + 1);
+        for (uint16 i = 0; i < 3; ++i) {
+            spec.committedLayers[i] = 8 * (i + 1);
+        }
         spec.profile = _profile(4);
     }
 }

@@ -22,7 +22,7 @@ library StatisticsLib {
     }
 
     /// @notice One bf16 value in units of 2^scale, rounded half away from zero, clamped to ±2^15.
-    function dequantise(uint256 bits, int256 scale) internal pure returns (int256 value) {
+    function quantise(uint256 bits, int256 scale) internal pure returns (int256 value) {
         unchecked {
             uint256 exponent = (bits >> 7) & 0xff;
             if (exponent == 0) return 0;
@@ -123,7 +123,7 @@ library StatisticsLib {
         for (uint256 lane = 0; lane < LANES; ++lane) {
             uint256 pair = 0;
             for (uint256 j = 0; j < count; ++j) {
-                values[j] = dequantise(words[j] >> (16 * lane), scale);
+                values[j] = quantise(words[j] >> (16 * lane), scale);
             }
             unchecked {
                 for (uint256 i = 0; i < count; ++i) {
