@@ -110,9 +110,11 @@ class OnChain:
     def claim(
         self, played: Played, outcome: Outcome, reason: Reason, paid: int = 0b111
     ) -> Claiming:
-        record, verdict = (played.posting, played.sealing), (outcome, reason, paid)
+        record = (played.posting, played.sealing)
         named = bundle_hash(played.raw)
-        mined = self.send(HOT, lambda chain: chain.calls.claim(*record, *verdict, named))
+        mined = self.send(
+            HOT, lambda chain: chain.calls.claim(*record, outcome, reason, paid, named)
+        )
         (claimed,) = (event for event in events_of(mined) if isinstance(event, Claimed))
         claiming: Claiming = claimed.claiming
         return claiming

@@ -11,13 +11,13 @@ from typing import Final
 from verillm.chain.contract import Status
 from verillm.codec import bundle_hash, decode_bundle
 from verillm.errors import EvidenceError, MalformedError, SignatureError
-from verillm.evidence import Bundle, Evidence, PartyEvidence, PartyStates, check_bundle
+from verillm.evidence import Bundle, Evidence, PartyEvidence, PartyStates, gather
 from verillm.records import Sealing
 from verillm.signing import Signed, recover
 from verillm.task import Commitment, inner_hash, task_id
 from verillm.tokens import Head
 from verillm.types import ChecksumAddress, Hash32, Outcome, Reason
-from verillm.verdict import Verdict, judge, refused
+from verillm.verdict import Verdict, judge, paid_mask, refused
 from verillm_verifier.facts import Draws, Facts, check
 from verillm_verifier.opinion import Opinion
 from verillm_verifier.round import silent, verdict_of
@@ -91,6 +91,8 @@ def audit(facts: Facts, raw: bytes | None, head: Head | None, missing: str = "no
     bundle, evidence, verdict = _judged(facts, facts.sealing, raw, head, missing)
     challenged = facts.history.challenged is not None
     standing = stand(verdict, settled, challenged, _is_claimed(facts, raw))
+    if standing is Standing.AGREES and misnames_paid(facts, evidence, verdict):
+        standing = Standing.CONTRADICTS
     return Audit(facts, draws, bundle, evidence, verdict, settled, standing)
 
 
@@ -138,6 +140,14 @@ def _lowered(verdict: Verdict, settled: tuple[Outcome, Reason], challenged: bool
 def _is_claimed(facts: Facts, raw: bytes | None) -> bool:
     claiming = facts.claiming
     return raw is not None and claiming is not None and bundle_hash(raw) == claiming.bundle
+
+
+def misnames_paid(facts: Facts, evidence: Evidence | None, verdict: Verdict) -> bool:
+    """Whether an unchallenged claim pays other members than its own evidence does."""
+    claiming = facts.claiming
+    if claiming is None or evidence is None or facts.history.challenged is not None:
+        return False
+    return claiming.paid != paid_mask(verdict)
 
 
 def _unsealed_standing(settled: tuple[Outcome, Reason]) -> Standing:
@@ -189,7 +199,7 @@ def open_bundle(facts: Facts, raw: bytes | None, missing: str) -> Bundle:
 
 def _checked(facts: Facts, sealing: Sealing, bundle: Bundle) -> Evidence:
     beacon = facts.beacons[sealing.sealed_block]
-    return check_bundle(bundle, facts.posting, sealing, facts.spec, facts.domain, beacon)
+    return gather(bundle, facts.posting, sealing, facts.spec, facts.domain, beacon)
 
 
 def _proven(verdict: Verdict) -> Verdict:

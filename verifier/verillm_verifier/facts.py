@@ -309,7 +309,7 @@ def _records(facts: Facts) -> set[Hash32]:
 def _empty_claim(facts: Facts) -> Claiming:
     challenged = facts.history.challenged
     beacon = ZERO if challenged is None else challenged.event.beacon
-    return Claiming(ZERO_ADDRESS, Outcome.NONE, Reason.NONE, ZERO, beacon)
+    return Claiming(ZERO_ADDRESS, Outcome.NONE, Reason.NONE, 0, ZERO, beacon)
 
 
 def _sealed(facts: Facts, sealing: Sealing) -> Iterable[Check]:

@@ -54,12 +54,14 @@ def _expected(facts: Facts) -> Moved | None:
         return None
     fee, locks = (0, ()) if sealing is None else (sealing.fee, sealing.locks)
     stakes = Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
-    way = Way.LOST
+    way, unpaid = Way.LOST, frozenset[int]()
     if sealing is None:
         way = Way.UNSEALED
     elif facts.claiming is not None:
         way = Way.FINALIZED
-    ending = Ending(finalized.event.outcome, way)
+        members = range(1, len(locks) + 1)
+        unpaid = frozenset(k for k in members if not facts.claiming.paid >> (k - 1) & 1)
+    ending = Ending(finalized.event.outcome, way, unpaid=unpaid)
     return _by_account(facts, posting, settle(_terms(facts), stakes, ending))
 
 

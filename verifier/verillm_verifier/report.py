@@ -11,7 +11,7 @@ from verillm.chain.contract import Status
 from verillm.statistics import PairStatistics
 from verillm.tokens import TokenStatistics
 from verillm.types import PPM, Outcome, Reason
-from verillm_verifier.audit import Audit, Standing
+from verillm_verifier.audit import Audit, Standing, misnames_paid
 from verillm_verifier.money import Moved
 from verillm_verifier.opinion import Opinion
 from verillm_verifier.steps import Step
@@ -223,6 +223,8 @@ def verdict_lines(report: Report) -> Iterator[str]:
         outcome, why = audit.settled
         word = "settled" if audit.facts.state.status is Status.FINAL else "claimed"
         yield f"{word} on chain: {outcome.name.lower()}, {why.name.lower()}"
+    if misnames_paid(audit.facts, audit.evidence, verdict):
+        yield "the claim does not pay the members that its evidence names"
     yield STANDINGS[audit.standing]
     yield from (f"note: {clean(note)}" for note in report.notes)
 

@@ -74,8 +74,8 @@ def _facts(event: Any) -> dict[str, str]:
             return {"from": operator, "amount": str(amount)}
         case events.Burnt(amount=amount):
             return {"amount": str(amount)}
-        case events.ChallengeOpened(challenger=challenger, open_by=open_by):
-            return {"by": challenger, "open until": str(open_by)}
+        case events.ChallengeOpened(challenger=challenger, open_by=open_by, reason=reason):
+            return {"by": challenger, "open until": str(open_by), "attested": reason.name.lower()}
         case events.Revealed(checked_index=at, prompt_tokens=prompt, new_tokens=new):
             return {"checked": str(at), "tokens": f"{prompt} + {new}"}
     return {}
@@ -114,5 +114,6 @@ def _claimed(claiming: Any) -> dict[str, str]:
         "by": claiming.claimer,
         "outcome": claiming.outcome.name.lower(),
         "reason": claiming.reason.name.lower(),
+        "verifiers paid": ", ".join(str(k) for k in range(1, 9) if claiming.paid >> (k - 1) & 1),
         "bundle": to_hex(claiming.bundle),
     }

@@ -149,10 +149,11 @@ class Played:
         reason: Reason = Reason.NONE,
         bundle: bytes | None = None,
         until: int = END,
+        paid: int = 0b111,
     ) -> Facts:
         """The chain's word, with a claim of this outcome; `until` cuts the story short."""
         named = bundle_hash(self.raw if bundle is None else bundle)
-        claiming = Claiming(HOT.address, outcome, reason, named, block_hash(SEAL))
+        claiming = Claiming(HOT.address, outcome, reason, paid, named, block_hash(SEAL))
         job = job_id(DOMAIN, self.posting.job)
         told: list[tuple[int, Any]] = [
             (POST, events.Posted(job, SCHEDULER.address, CLIENT.address, self.posting)),

@@ -142,9 +142,20 @@ def test_one_cheating_verifier_is_a_suspect_and_moves_nothing(
     engines: Engines, spec: ModelSpec, head: HeadRows
 ) -> None:
     played = play(engines, spec, Story(cheats={2: ATTACKS["int4"]}))
-    result = audit(played.facts(), played.raw, head)
+    result = audit(played.facts(paid=0b101), played.raw, head)
     assert result.verdict.accepted
     assert result.verdict.suspects == (2,)
+    assert (result.standing, result.exit) == (Standing.AGREES, Exit.ACCEPT)
+
+
+def test_a_claim_that_pays_others_than_its_evidence_names_is_contradicted(
+    engines: Engines, spec: ModelSpec, head: HeadRows, honest: Played
+) -> None:
+    garbage = play(engines, spec, Story(cheats={2: ATTACKS["int4"]}))
+    for facts, raw in ((garbage.facts(), garbage.raw), (honest.facts(paid=0b011), honest.raw)):
+        result = audit(facts, raw, head)
+        assert result.verdict.accepted
+        assert (result.standing, result.exit) == (Standing.CONTRADICTS, Exit.CONTRADICTED)
 
 
 def test_two_different_cheats_among_the_verifiers_leave_no_clique(

@@ -144,10 +144,12 @@ def test_a_committee_that_nobody_could_draw_is_found(honest: Played) -> None:
 def test_a_challenge_before_any_claim_records_an_empty_claim(honest: Played) -> None:
     facts = honest.facts(until=SEAL)
     opened = events.ChallengeOpened(
-        facts.history.job_id, honest.posting.worker, 1, block_hash(SEAL)
+        facts.history.job_id, honest.posting.worker, 1, block_hash(SEAL), Reason.NONE
     )
     challenged = told(facts, *facts.history.events, at(opened, CLAIM))
-    empty = Claiming(ZERO_ADDRESS, Outcome.NONE, Reason.NONE, Hash32(bytes(32)), block_hash(SEAL))
+    empty = Claiming(
+        ZERO_ADDRESS, Outcome.NONE, Reason.NONE, 0, Hash32(bytes(32)), block_hash(SEAL)
+    )
     record = record_hash(honest.posting, honest.sealing, empty)
     state = replace(facts.state, status=Status.CHALLENGED, record=record)
     assert check(replace(challenged, state=state)) is not None

@@ -46,7 +46,7 @@ def challenged(
     """A claim of accept, a challenge, a round, an end."""
     facts = played.facts()
     *before, _ = facts.history.events
-    opened = ChallengeOpened(facts.history.job_id, CLIENT.address, 1, block_hash(SEAL))
+    opened = ChallengeOpened(facts.history.job_id, CLIENT.address, 1, block_hash(SEAL), Reason.NONE)
     told = [*before, at(opened, CHALLENGE)]
     if final:
         told.append(at(Finalized(facts.history.job_id, *settled), END))
