@@ -38,6 +38,7 @@ from verillm_verifier.runs import Decode, Job, Plan, collect, items_of
 
 POSITIONS = 32
 DRAWS = 50
+CHECKED_REQUESTS = 4
 MIN_POSITIONS = 8
 CLAMP_BITS = 15
 CAP_QUANTILE = 0.999
@@ -125,6 +126,7 @@ def simulate(
     layers: Sequence[LayerProfile],
     positions: int,
     random: np.random.Generator,
+    draws: int = DRAWS,
 ) -> Drawn:
     """Draw positions of each job as the chain does: always the last, the others at random."""
     med = np.array([layer.med for layer in layers]).T
@@ -134,7 +136,7 @@ def simulate(
         ratios = (np.minimum(each.apart, cap[each.zones]) * PPM // med[each.zones]).mean(axis=-1)
         over: NDArray[np.bool_] = np.any(each.apart > cap[each.zones], axis=-1)
         last = len(over) - 1
-        for _ in range(DRAWS if last >= positions else 1):
+        for _ in range(draws if last >= positions else 1):
             rest = random.permutation(last)[: positions - 1]
             rows = np.append(rest, last)
             means.append(int(ratios[rows].mean()))
@@ -142,11 +144,30 @@ def simulate(
     return Drawn(np.array(means), np.array(overs))
 
 
-def thresholds(honest: Drawn, layers: tuple[LayerProfile, ...]) -> CheckProfile:
+def simulate_batches(
+    compared: Sequence[Compared],
+    layers: Sequence[LayerProfile],
+    positions: int,
+    random: np.random.Generator,
+) -> Drawn:
+    """Draw what a job of many requests shows: several of one run's, their positions over added."""
+    means, overs = [], []
+    for run in dict.fromkeys((each.run, each.pair) for each in compared):
+        members = [each for each in compared if (each.run, each.pair) == run]
+        for _ in range(DRAWS):
+            chosen = random.permutation(len(members))[:CHECKED_REQUESTS]
+            drawn = simulate([members[at] for at in chosen], layers, positions, random, draws=1)
+            means.append(int(drawn.mean.mean()))
+            overs.append(int(drawn.over.sum()))
+    return Drawn(np.array(means), np.array(overs))
+
+
+def thresholds(honest: Drawn, batches: Drawn, layers: tuple[LayerProfile, ...]) -> CheckProfile:
     """Return the profile whose thresholds lie above every honest draw, by the stated margins;
     tokens are not judged yet.
     """
-    mean, over = int(honest.mean.max()), int(honest.over.max())
+    mean = max(int(honest.mean.max()), int(batches.mean.max()))
+    over = max(int(honest.over.max()), int(batches.over.max()))
     profile = CheckProfile(
         mean_refund=_rounded(mean * REFUND_MARGIN),
         mean_slash=_rounded(mean * SLASH_MARGIN),
@@ -242,15 +263,17 @@ def calibrate(plan: Plan, work: Path, report: Any = lambda _line: None) -> dict[
     compared = compare_all(decodes, scales)
     layers = layer_profiles(compared, scales)
     random = np.random.default_rng(plan.seed)
-    honest = simulate([each for each in compared if each.is_honest], layers, POSITIONS, random)
-    profile = thresholds(honest, layers)
+    agreeing = [each for each in compared if each.is_honest]
+    honest = simulate(agreeing, layers, POSITIONS, random)
+    batches = simulate_batches(agreeing, layers, POSITIONS, random)
+    profile = thresholds(honest, batches, layers)
     report("judging tokens")
     profile, rows = token_profile(profile, decodes, items_of(plan), HeadRows(plan.folder))
     return {
         "name": plan.folder.name,
         "status": "first honest calibration: far too few jobs to certify a false-positive rate",
         "profile": to_json(profile),
-        "terms": {"positions": POSITIONS, "checkedRequests": 4, "committee": 3},
+        "terms": {"positions": POSITIONS, "checkedRequests": CHECKED_REQUESTS, "committee": 3},
         "calibration": {
             "date": datetime.now(UTC).date().isoformat(),
             "seed": plan.seed,
@@ -265,6 +288,7 @@ def calibrate(plan: Plan, work: Path, report: Any = lambda _line: None) -> dict[
             "honestDraws": {
                 "mean": _spread(honest.mean),
                 "over": _spread(honest.over),
+                "overOfFourRequests": _spread(batches.over),
             },
             "states": state_table(compared, profile, POSITIONS, plan.seed),
             "tokens": token_table(rows),
