@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.30;
+
+import {IAdjudicator} from "../../src/interfaces/IAdjudicator.sol";
+import "../../src/interfaces/IVeriLLM.sol";
+import {Network} from "../Network.sol";
+import {Vm} from "../Test.sol";
+
+/// @notice Emits the plain event that VeriLLM writes from its calldata.
+contract PlainRegistry {
+    event ModelRegistered(ModelId indexed modelId, ModelSpec spec);
+
+    function registerModel(ModelSpec calldata spec) external {
+        emit ModelRegistered(ModelId.wrap(keccak256(abi.encode(spec))), spec);
+    }
+}
+
+contract SeatsTest is Network {
+    // ── Models ──────────────────────────────────────────────────────────────────────────────────
+
+    function test_fuzz_registerModel_emitsWhatItsPlainTwinEmits(
+        string calldata name,
+        uint32[] calldata endTokens,
+        uint96 stake
+    ) public {
+        ModelSpec memory spec = _spec();
+        spec.name = name;
+        spec.endTokens = endTokens;
+        spec.seatStake = stake == 0 ? 1 : stake;
+        PlainRegistry plain = new PlainRegistry();
+        vm.recordLogs();
+        ModelId id = network.registerModel(spec);
+        plain.registerModel(spec);
+        Vm.Log[] memory logs = vm.getRecordedLogs();
+        assertEq(ModelId.unwrap(id), keccak256(abi.encode(spec)));
+        assertEq(logs[0].data, logs[1].data);
+        assertEq(logs[0].topics.length, logs[1].topics.length);
+        for (uint256 i = 0; i < 2; ++i) {
+            assertEq(logs[0].topics[i], logs[1].topics[i]);
+        }
+    }
+
+    function test_registerModel_revertsTwice() public {
+        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.ModelKnown.selector, modelId));
+        network.registerModel(_spec());
+    }
+
+    function test_registerModel_revertsForAnotherEncoding() public {
+        ModelSpec memory spec = _spec();
+        spec.name = "other";
+        bytes memory padded = abi.encodeCall(IVeriLLM.registerModel, (spec));
+        (bool done, bytes memory result) =
+            address(network).call(abi.encodePacked(padded, bytes32(0)));
+        assertFalse(done);
+        assertEq(bytes32(bytes4(result)), bytes32(IAdjudicator.SpecNotCanonical.selector));
+    }
+
+    function test_registerModel_revertsOutOfBounds() public {
+        ModelSpec memory spec = _spec();
+        spec.hidden = 72;
+        _expectBounds(spec, "hidden");
+        spec.hidden = 16_400;
+        _expectBounds(spec, "hidden");
+        spec = _spec();
+        spec.sliceDims = 80;
+        _expectBounds(spec, "sliceDims");
+        spec = _spec();
+        spec.committee = 2;
+        _expectBounds(spec, "committee");
+        spec.committee = 9;
+        _expectBounds(spec, "committee");
+        spec = _spec();
+        spec.checkedRequests = 17;
+        _expectBounds(spec, "checkedRequests");
+        spec = _spec();
+        spec.positions = 65;
+        _expectBounds(spec, "positions");
+        spec.positions = 3;
+        _expectBounds(spec, "positions");
+        spec = _spec();
+        spec.committedLayers[0] = 9;
+        _expectBounds(spec, "committedLayers");
+        spec = _spec();
+        spec.committedLayers = new uint16[](33);
+        _expectBounds(spec, "committedLayers");
+        spec = _spec();
+        spec.profile = _profile(3);
+        _expectBounds(spec, "profile.layers");
+        spec = _spec();
+        spec.seatStake = 0;
+        _expectBounds(spec, "seatStake");
+    }
+
+    function test_registerModel_revertsForALooseOrTightProfile() public {
+        ModelSpec memory spec = _spec();
+        spec.profile.meanRefund = 999_999;
+        _expectBounds(spec, "meanRefund");
+        spec = _spec();
+        spec.profile.meanSlash = 10_000_001;
+        _expectBounds(spec, "meanSlash");
+        spec = _spec();
+        spec.profile.meanSlash = spec.profile.meanRefund - 1;
+        _expectBounds(spec, "meanSlash");
+        spec = _spec();
+        spec.profile.overSlash = 5;
+        _expectBounds(spec, "overSlash");
+        spec = _spec();
+        spec.profile.overRefund = 3;
+        _expectBounds(spec, "overRefund");
+        spec = _spec();
+        spec.profile.minPositions = 9;
+        _expectBounds(spec, "minPositions");
+        spec = _spec();
+        spec.profile.layers[1].scale = 41;
+        _expectBounds(spec, "scale");
+        spec = _spec();
+        spec.profile.layers[1].med[2] = 0;
+        _expectBounds(spec, "med");
+        spec = _spec();
+        spec.profile.layers[1].med[2] = 50_001;
+        _expectBounds(spec, "med");
+        spec = _spec();
+        spec.profile.layers[1].cap[0] = 500_001;
+        _expectBounds(spec, "cap");
+        spec = _spec();
+        spec.profile.marginMaxRefund = spec.profile.marginMaxSlash + 1;
+        _expectBounds(spec, "marginMaxRefund");
+        spec = _spec();
+        spec.profile.massEpsilon = 100_001;
+        _expectBounds(spec, "massEpsilon");
+    }
+
+    // ── Seats ───────────────────────────────────────────────────────────────────────────────────
+
+    function test_join_revertsForAnUnknownModel() public {
+        ModelId unknown = ModelId.wrap("nothing");
+        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.ModelUnknown.selector, unknown));
+        network.join(unknown, PRICE);
+    }
+
+    function test_join_takesStakeUntilNoneIsLeft() public {
+        vm.startPrank(workers[0]);
+        for (uint256 i = 0; i < 9; ++i) {
+            network.join(modelId, PRICE);
+        }
+        vm.expectRevert(
+            abi.encodeWithSelector(IVeriLLM.StakeInsufficient.selector, workers[0], 0, SEAT)
+        );
+        network.join(modelId, PRICE);
+        vm.stopPrank();
+        (uint32 slots, uint32 owners) = network.slotsOf(modelId);
+        assertEq(slots, 14);
+        assertEq(owners, 5, "an owner counts once");
+    }
+
+    function test_release_freesTheSlotAfterUnbondingOnly() public {
+        vm.prank(workers[0]);
+        network.leave(modelId, 0);
+        uint256 at = vm.getBlockTimestamp() + terms.unbonding;
+        vm.warp(at - 1);
+        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.SeatStillBonded.selector, at));
+        network.release(modelId, 0);
+        vm.prank(workers[1]);
+        assertEq(network.join(modelId, PRICE), 5, "a new slot");
+        vm.warp(at);
+        network.release(modelId, 0);
+        (,, uint96 staked,,,) = network.accountOf(workers[0]);
+        assertEq(staked, 0);
+        vm.prank(workers[1]);
+        assertEq(network.join(modelId, PRICE), 0, "the slot again");
+        vm.expectRevert();
+        network.release(modelId, 0);
+    }
+
+    function test_leave_revertsForStrangersAndTwice() public {
+        vm.expectRevert(
+            abi.encodeWithSelector(IVeriLLM.SeatNotOwned.selector, modelId, 0, workers[1])
+        );
+        vm.prank(workers[1]);
+        network.leave(modelId, 0);
+        vm.startPrank(workers[0]);
+        network.leave(modelId, 0);
+        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.SeatNotActive.selector, modelId, 0));
+        network.leave(modelId, 0);
+        vm.stopPrank();
+    }
+
+    function test_evict_putsOutASeatWhoseStakeIsGone() public {
+        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.SeatBacked.selector, STAKE, SEAT));
+        network.evict(modelId, 0);
+        vm.startPrank(workers[0]);
+        for (uint256 i = 0; i < 9; ++i) {
+            network.join(modelId, PRICE);
+        }
+        vm.stopPrank();
+        Case memory c = _sealed(1);
+        _claim(c, Outcome.Slash, 1);
+        _finalize(c);
+        network.evict(modelId, 0);
+        (uint96 balance,, uint96 staked,,,) = network.accountOf(workers[0]);
+        assertEq(balance, STAKE - LOCK);
+        assertEq(staked, 900 ether);
+        vm.expectRevert(
+            abi.encodeWithSelector(IVeriLLM.SeatBacked.selector, STAKE - LOCK, 900 ether)
+        );
+        network.evict(modelId, 5);
+        pass(terms.unbonding);
+        network.release(modelId, 0);
+        (,, staked,,,) = network.accountOf(workers[0]);
+        assertEq(staked, 900 ether, "not twice");
+    }
+
+    function test_drawOf_equalsWhatSealDemands(bytes32 seed) public {
+        vm.setBlockhash(vm.getBlockNumber() - 1, seed);
+        Case memory c = _sealed(1);
+        (uint32[] memory seats, address[] memory owners,) =
+            adjudicator.drawOf(address(network), c.posting, SECRET, c.sealing.beacon);
+        for (uint256 i = 0; i < 3; ++i) {
+            assertEq(c.sealing.committee[i].seat, seats[i]);
+            assertEq(c.sealing.committee[i].owner, owners[i]);
+        }
+    }
+
+    function _expectBounds(ModelSpec memory spec, bytes32 field) private {
+        vm.expectRevert(abi.encodeWithSelector(IAdjudicator.ProfileOutOfBounds.selector, field));
+        network.registerModel(spec);
+    }
+}

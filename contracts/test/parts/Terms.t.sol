@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.30;
+
+import "../../src/interfaces/IVeriLLM.sol";
+import {Network} from "../Network.sol";
+
+contract TermsTest is Network {
+    /// @notice The getter returns stored bytes by assembly; its plain twin is the struct that was given.
+    function test_fuzz_config_returnsWhatTheConstructorTook(
+        uint32 window,
+        uint96 bond,
+        uint16 shares
+    ) public {
+        terms.jobWindow = uint32(bound(window, 1, 1 hours));
+        terms.claimBond = bond == 0 ? 1 : bond;
+        terms.committeeBps = uint16(bound(shares, 1, 9999));
+        terms.inferencerBps = 10_000 - terms.committeeBps;
+        terms.schedulerBps = 0;
+        IVeriLLM other = IVeriLLM(_deploy("VeriLLM.sol:VeriLLM", abi.encode(terms)));
+        assertEq(keccak256(abi.encode(other.config())), keccak256(abi.encode(terms)));
+    }
+
+    function test_constructor_revertsForUnsafeTerms() public {
+        terms.token = person("nobody");
+        _expectUnsafe("token");
+        terms.adjudicator = person("nobody");
+        _expectUnsafe("adjudicator");
+        terms.sealWindow = 0;
+        _expectUnsafe("sealWindow");
+        terms.openingWindow = 366 days;
+        _expectUnsafe("openingWindow");
+        terms.unbonding = 7 hours; // jobs of 1 + 1 + 1 + 1 + 3 hours
+        _expectUnsafe("unbonding");
+        terms.unlockDelay = 1 hours - 1;
+        _expectUnsafe("unlockDelay");
+        terms.kappaBps = 9999;
+        _expectUnsafe("kappaBps");
+        terms.reserveBps = 10_000;
+        _expectUnsafe("reserveBps");
+        terms.schedulerBps += 1;
+        _expectUnsafe("shares");
+        terms.inferencerBps = 0;
+        terms.schedulerBps = 8000;
+        _expectUnsafe("inferencerBps");
+        terms.committeeBps = 0;
+        terms.schedulerBps = 3000;
+        _expectUnsafe("committeeBps");
+        terms.claimBond = 0;
+        _expectUnsafe("claimBond");
+        terms.challengeBond = 0;
+        _expectUnsafe("challengeBond");
+    }
+
+    function _expectUnsafe(bytes32 field) private {
+        bytes memory code = abi.encodePacked(vm.getCode("VeriLLM.sol:VeriLLM"), abi.encode(terms));
+        address at;
+        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.ConfigUnsafe.selector, field));
+        assembly ("memory-safe") {
+            at := create(0, add(code, 32), mload(code))
+        }
+        terms = _terms();
+    }
+}
