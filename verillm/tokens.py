@@ -4,6 +4,7 @@ Off chain: it needs all head rows. The inferencer's own states are never used: t
 so that every forged token wins.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -203,7 +204,7 @@ def _margin(noisy: Noisy, token: int, rivals: Mask) -> int:
 def _nucleus(logits: Floats, token: int, sampling: Sampling, borders: Borders) -> tuple[Mask, bool]:
     """Which entries are surely kept, and whether the token surely is not.
 
-    Top-p and min-p are compared in mass with ε to spare, top-k in ranks with τ to spare: what is
+    Top-p is compared in mass with ε to spare, top-k and min-p in logits with τ to spare: what is
     near a border counts neither as a rival nor as outside.
     """
     order = np.argsort(-logits, kind="stable")
@@ -222,9 +223,11 @@ def _nucleus(logits: Floats, token: int, sampling: Sampling, borders: Borders) -
         clearly = _count_from(ordered, ordered[rank : rank + 1] + np.float32(borders.tau))
         outside |= bool(clearly[0] >= sampling.top_k)
     if sampling.min_p:
-        least = sampling.min_p / PPM * mass[0]
-        kept &= mass >= least * (1 + borders.epsilon)
-        outside |= bool(mass[rank] < least * (1 - borders.epsilon))
+        # p / p_max depends on two logits only, whose noise moves it by a factor, not by a mass.
+        behind = ordered[0].astype(np.float64) - ordered
+        reach = sampling.temperature / PPM * math.log(PPM / sampling.min_p)
+        kept &= behind <= reach - borders.tau
+        outside |= bool(behind[rank] > reach + borders.tau)
     mask = np.empty_like(kept)
     mask[order] = kept
     return mask, outside

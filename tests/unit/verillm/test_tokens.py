@@ -55,8 +55,9 @@ def by_definition(
             ]
             outside |= len(clearly) >= sampling.top_k
         if min_p:
-            surely = [v for v in surely if mass[v] >= min_p * max(mass) * (1 + BORDERS.epsilon)]
-            outside |= mass[token] < min_p * max(mass) * (1 - BORDERS.epsilon)
+            reach = temperature * math.log(1 / min_p)
+            surely = [v for v in surely if max(logits) - logits[v] <= reach - BORDERS.tau]
+            outside |= max(logits) - logits[token] > reach + BORDERS.tau
     refund = max((score[v] - score[token] for v in {*surely, *clearly}), default=0.0)
     slash = max((score[v] - score[token] for v in clearly), default=0.0)
     return max(refund, 0.0), max(slash, 0.0), outside
@@ -121,6 +122,14 @@ def test_entries_near_the_border_of_the_nucleus_are_neither_rivals_nor_outside()
         third = margins(logits, 0, sampling, SEED, position, Borders(0.0, 0.5))[0]
         without = margins(logits, 0, sampling, SEED, position, BORDERS)[0]
         assert without <= third
+
+
+def test_noise_of_a_logit_moves_no_token_over_the_border_of_min_p() -> None:
+    """Measured: an honest token at 1.06 of the border by its own state, at .93 by a verifier's."""
+    sampling = Sampling(800_000, min_p=50_000)
+    for ratio, is_outside in ((1.06, False), (0.93, False), (0.4, True)):
+        logits = np.array([0.0, 0.8 * math.log(0.05 * ratio)], np.float32)
+        assert margins(logits, 1, sampling, SEED, 1, Borders(0.05, 0.4))[2] == is_outside
 
 
 def test_a_token_clearly_outside_top_p_top_k_or_min_p_is_outside() -> None:
