@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from verillm import __version__
+from verillm import __version__, keystore
 from verillm.engine import cache_home
 from verillm.errors import ConfigError, VeriLLMError
 from verillm_node import keys, log
@@ -132,7 +132,7 @@ def _run_keys(options: argparse.Namespace) -> None:
     if options.action == "new":
         password = _new_password(options.password_file)
         for name in ("operator", "hot"):
-            keys.create(options.dir / f"{name}.json", password)
+            keystore.create(options.dir / f"{name}.json", password)
     for name in ("operator", "hot"):
         path = options.dir / f"{name}.json"
         print(f"{name:9} {keys.address(path)}  {path}")

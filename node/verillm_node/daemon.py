@@ -9,17 +9,20 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from verillm.chain.contract import Chain
 from verillm.chain.deployment import Deployment
 from verillm.errors import ConfigError, VeriLLMError
+from verillm.keystore import read_password
 from verillm_node.config import ChainSettings, KeySettings
-from verillm_node.keys import KeyPair, load_pair, read_password
+from verillm_node.keys import KeyPair, load_pair
 
 log = logging.getLogger(__name__)
 
 PASSWORD_VARIABLE = "VERILLM_PASSWORD"
+THREADS = 96
 
 
 def open_keys(settings: KeySettings) -> KeyPair:
@@ -53,6 +56,8 @@ async def run_daemon(
     """Runs a daemon until SIGINT, SIGTERM, or (devnet) until the parent's end of stdin closes."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # Waiting for the chain takes a thread for each open job: the default of a few would starve us.
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="blocking"))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     if follow_stdin:

@@ -367,7 +367,12 @@ def statistics_of(verdict: Verdict) -> list[str]:
                 f"honest median, {pair.over} positions over the cap"
             )
     if verdict.details.tokens is not None:
-        lines.append(f"tokens: {verdict.details.tokens}")
+        margins = verdict.details.tokens.margins
+        lines.append(
+            f"tokens: {len(margins)} judged by the verifiers' states, mean margin "
+            f"{sum(margins) / len(margins) / 1e6:.4f}, greatest {max(margins) / 1e6:.4f}, "
+            f"outside the nucleus {len(verdict.details.tokens.outside)}"
+        )
     said = f"verdict {verdict.outcome.name.lower()}"
     if verdict.reason is not Reason.NONE:
         said += f", because {verdict.reason.name.lower()}"

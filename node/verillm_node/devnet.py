@@ -23,7 +23,7 @@ import httpx
 from eth_account.signers.local import LocalAccount
 from eth_typing import ChecksumAddress
 
-from verillm import api
+from verillm import api, keystore
 from verillm.chain.anvil import Anvil, dev_account
 from verillm.chain.contract import Chain
 from verillm.chain.deploy import deploy
@@ -33,7 +33,6 @@ from verillm.engine.prepare import default_folder, is_prepared
 from verillm.engine.tiny import write_folder
 from verillm.errors import ConfigError, Timeout
 from verillm.model import ModelSpec, spec_to_json
-from verillm_node import keys
 from verillm_node.display import Display
 from verillm_node.files import write_atomically
 from verillm_node.supervise import Child, Supervisor
@@ -125,6 +124,7 @@ def run_devnet(plan: Plan) -> int:
             return demonstrate(network, display)
         display.say(f"scheduler {network.scheduler_url}")
         display.say(f"rpc {network.anvil.url}, deployment {network.deployment_file}")
+        display.say(f"client's keystore {plan.folder / 'keys' / 'client' / 'key.json'}")
         display.say("Ctrl-C stops everything")
         with contextlib.suppress(KeyboardInterrupt):
             while True:
@@ -181,7 +181,8 @@ def _start(plan: Plan, anvil: Anvil, supervisor: Supervisor, display: Display) -
         deployment = _deploy(plan, anvil, spec)
     password = _password(plan.folder)
     scheduler, workers = _actors(plan, password)
-    client = keys.create(plan.folder / "keys" / "client" / "key.json", password, DEVNET_ROUNDS)
+    key_file = plan.folder / "keys" / "client" / "key.json"
+    client = keystore.create(key_file, password, rounds=DEVNET_ROUNDS)
     with display.task("funding everyone"):
         _fund(anvil, deployment, scheduler.operator, workers, client)
     _write_configs(plan, anvil, model, scheduler, workers)
@@ -230,7 +231,7 @@ def _deploy(plan: Plan, anvil: Anvil, spec: ModelSpec) -> Deployment:
 
 def _password(folder: Path) -> str:
     password = secrets.token_urlsafe(24)
-    write_atomically(folder / "password", password.encode(), keys.OWNER_ONLY)
+    write_atomically(folder / "password", password.encode(), 0o600)
     return password
 
 
@@ -245,8 +246,8 @@ def _actors(plan: Plan, password: str) -> tuple[Worker, tuple[Worker, ...]]:
 
 def _actor(plan: Plan, name: str, password: str, port: int, cheats: bool) -> Worker:
     folder = plan.folder / "keys" / name
-    operator = keys.create(folder / "operator.json", password, DEVNET_ROUNDS).address
-    keys.create(folder / "hot.json", password, DEVNET_ROUNDS)
+    operator = keystore.create(folder / "operator.json", password, rounds=DEVNET_ROUNDS).address
+    keystore.create(folder / "hot.json", password, rounds=DEVNET_ROUNDS)
     config = plan.folder / f"{name}.toml"
     return Worker(name, operator, config, port or free_port(), cheats)
 

@@ -33,9 +33,9 @@ class Refused(WorkerFailed):
 class Link:
     """HTTP to workers over one pool; `stall` seconds without a byte count as dead."""
 
-    def __init__(self, stall: float) -> None:
+    def __init__(self, stall: float, transport: httpx.AsyncBaseTransport | None = None) -> None:
         timeout = httpx.Timeout(SHORT_SECONDS, read=stall)
-        self._http = httpx.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False)
+        self._http = httpx.AsyncClient(timeout=timeout, trust_env=False, transport=transport)
 
     async def close(self) -> None:
         """Closes the pool."""

@@ -15,7 +15,7 @@ from eth_account import Account
 
 from verillm import api
 from verillm.chain.anvil import dev_account
-from verillm.chain.contract import Chain, Status
+from verillm.chain.contract import Chain
 from verillm.chain.events import JobHistory, Slashed
 from verillm.signing import sign
 from verillm.types import Hash32, Outcome, Reason
@@ -43,12 +43,14 @@ def test_an_inferencer_that_withholds_its_openings_loses_its_lock(honest_town: T
 def test_a_false_claim_is_challenged_on_chain_and_its_maker_loses_the_bond(
     honest_town: Town,
 ) -> None:
-    handle = honest_town.buy()
     with _bonded_liar(honest_town) as liar:
+        handle = honest_town.buy()
         handle.read()
-        history = honest_town.history(handle, lambda found: found.sealed)
-        with honest_town.frozen("scheduler"):  # before it claims
-            assert honest_town.status(handle) is Status.SEALED
+        history = honest_town.history(handle, lambda found: found.posted)
+        assert history.posted is not None
+        worker = honest_town.name_of(history.posted.event.posting.worker)
+        with honest_town.frozen(worker):  # so that the scheduler waits for its openings
+            history = honest_town.history(handle, lambda found: found.sealed)
             _claim_falsely(liar, history)
         history = honest_town.final(handle, 180)
     assert history.claimed is not None
