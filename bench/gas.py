@@ -3,8 +3,7 @@
     python bench/gas.py
 
 Warm balances: the second job of its size is measured, so that no account is touched first. The
-public round runs on the tiny model's real openings (width 64, 2 committed layers); a wider model
-pays calldata and hashing in proportion.
+public round is measured at the default model's width.
 """
 
 import sys

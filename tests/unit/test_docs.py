@@ -67,7 +67,8 @@ def test_the_operators_page_shows_settings_that_load(kind: type[Any]) -> None:
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
 def test_every_test_that_a_page_names_exists(page: Path) -> None:
-    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text()):
+    for file, name in re.findall(r"`([\w/]+(?:\.t)?\.(?:py|sol))::(\w+)`", page.read_text()):
         path = DOCS.parent / file
         assert path.is_file(), file
-        assert re.search(rf"^ *(async )?def {name}\(", path.read_text(), re.MULTILINE), name
+        pattern = rf"^ *(async def|def|function) {name}\("
+        assert re.search(pattern, path.read_text(), re.MULTILINE), f"{file}::{name}"
