@@ -32,7 +32,7 @@ from verillm_verifier.fetch import read_bundle
 from verillm_verifier.money import check_money
 from verillm_verifier.opinion import form
 from verillm_verifier.replay import replay
-from verillm_verifier.steps import SUMMED, steps_of
+from verillm_verifier.steps import FORGEABLE, steps_of
 
 RPC_VARIABLE, DEPLOYMENT_VARIABLE = "VERILLM_RPC", "VERILLM_DEPLOYMENT"
 INTERRUPTED = 130
@@ -219,7 +219,7 @@ def _chain(options: argparse.Namespace) -> Chain:
 
 
 def _senders(chain: Chain, facts: Facts) -> Mapping[Hash32, ChecksumAddress]:
-    told = {at.transaction for at in facts.history.events if not isinstance(at.event, SUMMED)}
+    told = {at.transaction for at in facts.history.events if not isinstance(at.event, FORGEABLE)}
     return {transaction: sender_of(chain, transaction) for transaction in told}
 
 

@@ -188,6 +188,10 @@ def measured(report: Report) -> Iterator[str]:
     """Distances and margins; means in honest medians."""
     audit = report.audit
     details, profile = audit.verdict.details, audit.facts.spec.profile
+    if audit.facts.sums is not None:
+        told = audit.facts.sums.round
+        served = ", ".join(map(str, told.served[: audit.facts.spec.committee + 1]))
+        yield f"public round: {told.positions} positions; opened by each party: {served}"
     for k, status in enumerate(details.statuses):
         if status.value != "open":
             yield f"{party(k)}: {status.value}"

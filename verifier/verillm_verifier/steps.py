@@ -9,8 +9,13 @@ from verillm.chain import events
 from verillm.chain.events import At, JobHistory
 from verillm.types import ChecksumAddress, Hash32
 
-SUMMED = (events.PositionServed, events.PairCompared)
-"""Events of which a public round has hundreds: told as a count."""
+FORGEABLE = (
+    events.Revealed,
+    events.PositionServed,
+    events.ItemMismatched,
+    events.PairCompared,
+)
+"""Events of the adjudicator, which anyone can emit under a stranger's job id: not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +43,13 @@ class Step:
 
 def steps_of(history: JobHistory, senders: Mapping[Hash32, ChecksumAddress]) -> tuple[Step, ...]:
     """Every step in order; `senders` by transaction, as far as they are known."""
-    told = [_step(at, senders) for at in history.events if not isinstance(at.event, SUMMED)]
-    for kind in SUMMED:
-        many = history.all(kind)
-        if many:
-            facts = {"count": str(len(many)), "until block": str(many[-1].block_number)}
-            told.append(_located(many[0], senders, facts))
+    told = [_step(at, senders) for at in history.events if not isinstance(at.event, FORGEABLE)]
     return tuple(sorted(told, key=lambda step: step.block))
 
 
 def _step(at: At[Any], senders: Mapping[Hash32, ChecksumAddress]) -> Step:
-    return _located(at, senders, _facts(at.event))
-
-
-def _located(
-    at: At[Any], senders: Mapping[Hash32, ChecksumAddress], facts: Mapping[str, str]
-) -> Step:
     name, sender = type(at.event).__name__, senders.get(at.transaction)
+    facts = _facts(at.event)
     return Step(name, at.block_number, at.timestamp, at.transaction, sender, facts)
 
 
@@ -76,8 +71,6 @@ def _facts(event: Any) -> dict[str, str]:
             return {"amount": str(amount)}
         case events.ChallengeOpened(challenger=challenger, open_by=open_by, reason=reason):
             return {"by": challenger, "open until": str(open_by), "attested": reason.name.lower()}
-        case events.Revealed(checked_index=at, prompt_tokens=prompt, new_tokens=new):
-            return {"checked": str(at), "tokens": f"{prompt} + {new}"}
     return {}
 
 
