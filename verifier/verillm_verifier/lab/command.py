@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace) -> None:
     from verillm_verifier.lab.study import Study, collect
 
     folder = options.model or cache_home() / "models" / "smollm2-135m-instruct"
-    profile = read_profile(options.profile or _shipped(folder))
+    profile = read_profile(options.profile or shipped(folder))
     study = Study(folder, options.engine, prompts=options.prompts, new_tokens=options.new_tokens)
     lab = Lab(folder, profile, collect(study, options.work or cache_home() / "lab", _say))
     found = {
@@ -96,7 +96,8 @@ def _run(options: argparse.Namespace) -> None:
             _say(f"wrote {path}")
 
 
-def _shipped(folder: Path) -> Path:
+def shipped(folder: Path) -> Path:
+    """Return the profile that ships for a model folder; InputError if none does."""
     import verillm
 
     path = Path(verillm.__file__).parent / "data" / "profiles" / f"{folder.name}.json"

@@ -1,4 +1,4 @@
-"""What the power tests read: distances and margins of some draws of each trial, model-free.
+"""What the power tests read: distances, margins and borders of some jobs of each kind, model-free.
 
 A test of a threshold needs no model, only what honest and cheating jobs look like. Distances are in
 ppm per position and layer, so that medians, caps and all thresholds can be applied to them anew.
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from verillm.draw import positions
+from verillm.request import Sampling
+from verillm.sampling import probabilities
 from verillm.statistics import zone
-from verillm.types import Hash32
+from verillm.tokens import averaged
+from verillm.types import PPM, Hash32
 from verillm_verifier.lab.cases import Case, distance_cells
 from verillm_verifier.lab.matrix import HONEST
 from verillm_verifier.lab.trials import OWN
@@ -24,36 +27,50 @@ if TYPE_CHECKING:
 STATES = ("int8_row", "int8_group", "fp8", "int4", "skipped", "whispered", "one_token_off",
           "forgot_one", "windowed")  # fmt: skip
 TOKENS = ("int4", "temperature", "swapped")
-JOBS, POSITIONS = 6, 16
+JOBS, HONEST_JOBS, TOKEN_JOBS, POSITIONS = 5, 8, 12, 32
 VERIFIERS = ("bf16", "fp32")
+TOP_P, MIN_P, TOP_K = 0.9, 0.05, 40
+"""What mixed honest jobs asked for; plain jobs are judged as if they had asked for it."""
 
 
 def fixtures(lab: Lab) -> str:
-    """Return the document: few jobs of each group, compact."""
+    """Return the document, compact."""
     random = np.random.default_rng(3)
-    honest = [name for name in lab.honest if lab.groups[name].jobs]
+    cheats = [name for name in STATES if name in lab.groups]
+    states = {
+        name: [_states(case, OWN, random) for case in lab.cases(name)[:HONEST_JOBS]]
+        for name in lab.honest
+    }
+    states |= {
+        name: [_states(case, OWN, random) for case in lab.cases(name)[:JOBS]] for name in cheats
+    }
+    states["patched"] = [_states(case, "patched", random) for case in lab.cases(HONEST)[: 2 * JOBS]]
+    tokens = {
+        name: [_tokens(case) for case in lab.cases(name)[:TOKEN_JOBS]]
+        for name in [*lab.honest, *(each for each in TOKENS if each in lab.groups)]
+    }
+    tokens["other seed"] = [_tokens(case) for case in lab.cases(HONEST, True)[:JOBS]]
     document = {
-        "profile": "distances under the scales of the profile that ships",
-        "states": {
-            name: [_states(case, random) for case in lab.cases(name)[:JOBS]]
-            for name in [*honest, *(each for each in STATES if each in lab.groups)]
-        },
-        "tokens": {
-            name: [_tokens(case) for case in lab.cases(name)[: 2 * JOBS]]
-            for name in [*honest, *(each for each in TOKENS if each in lab.groups)]
-        }
-        | {"other seed": [_tokens(case) for case in lab.cases(HONEST, True)[:JOBS]]},
+        "honest": lab.honest,
+        "scales": [layer.scale for layer in lab.profile.layers],
+        "states": states,
+        "tokens": tokens,
+        "borders": _borders(lab),
     }
     return json.dumps(document, separators=(",", ":")) + "\n"
 
 
-def _states(case: Case, random: np.random.Generator) -> dict[str, Any]:
+def _states(case: Case, shown: str, random: np.random.Generator) -> dict[str, Any]:
     """One draw: zones of its positions, distances of the inferencer to each verifier."""
     stream = Hash32(random.bytes(32))
     where = sorted(positions(stream, 0, case.prompt_tokens, case.new_tokens, POSITIONS))
     return {
         "zones": [zone(at, case.prompt_tokens) for at in where],
-        "apart": [distance_cells(case, OWN, name)[where].tolist() for name in VERIFIERS],
+        "apart": [
+            distance_cells(case, shown, name)[where].tolist()
+            for name in VERIFIERS
+            if name in case.views
+        ],
     }
 
 
@@ -65,5 +82,47 @@ def _tokens(case: Case) -> dict[str, Any]:
         "count": len(found.margins),
         "margins": {str(at): margin for at, margin in enumerate(found.margins) if margin},
         "above": {str(at): margin for at, margin in enumerate(found.margins_above) if margin},
-        "outside": list(found.outside),
     }
+
+
+def _borders(lab: Lab) -> dict[str, dict[str, list[int]]]:
+    """How far beyond each border of the nucleus a job's tokens went at most: mass or logits, ppm.
+
+    Honest jobs asked for the border; *ignored* are plain jobs, judged as if they had asked for it.
+    """
+    asked = {
+        "top_p": Sampling.of(0.7, top_p=TOP_P),
+        "min_p": Sampling.of(0.8, min_p=MIN_P),
+        "top_k": Sampling.of(1.0, top_k=TOP_K),
+    }
+    found: dict[str, dict[str, list[int]]] = {name: {"honest": [], "ignored": []} for name in asked}
+    for group in lab.honest:
+        for case in lab.cases(group):
+            for name, sampling in asked.items():
+                if case.item.sampling == sampling:
+                    found[name]["honest"].append(_beyond(case, name, lab))
+    for case in lab.cases(HONEST):
+        for name in asked:
+            found[name]["ignored"].append(_beyond(case, name, lab))
+    return found
+
+
+def _beyond(case: Case, name: str, lab: Lab) -> int:
+    finals = averaged([case.views["bf16"].finals[case.prompt_tokens - 1 :]])
+    sampling = case.item.sampling
+    worst = max(
+        _excess(logits, token, name, sampling)
+        for logits, token in zip(lab.head.logits(finals), case.output, strict=True)
+    )
+    return round(worst * PPM)
+
+
+def _excess(logits: np.ndarray, token: int, name: str, sampling: Sampling) -> float:
+    """Mass above the token over top-p, or logits below the border of top-k or min-p."""
+    if name == "top_p":
+        mass = probabilities(logits, sampling)
+        return float(mass[logits > logits[token]].sum()) - TOP_P
+    if name == "top_k":
+        return float(np.sort(logits)[-TOP_K] - logits[token])
+    reach = sampling.temperature / PPM * np.log(1 / MIN_P)
+    return float(logits.max() - logits[token] - reach)

@@ -33,6 +33,7 @@ FORGED = {
     "perturbed": "true states with noise in four bits",
     "copied": "one position's states everywhere",
     "replayed": "the trace of another request",
+    "patched": "another request's states at one position in five",
 }
 QUANTISED = {"int8_row": "int8 rows", "int4": "int4 groups"}
 

@@ -20,6 +20,7 @@ from verillm_verifier.attacks.states import (
 )
 from verillm_verifier.lab.cases import View
 
+PATCHED_SHARE = 0.2
 PUSHES = 12
 PUSH_GROWTH = 1.3
 
@@ -36,8 +37,22 @@ def forged(view: View, other: View) -> dict[str, View]:
         "perturbed": changed(view, perturb_states),
         "shuffled": changed(view, shuffle_states),
         "garbage": changed(view, garble_states),
-        "replayed": View(_stretch(other.slices, view), _stretch(other.finals, view)),
+        "replayed": replayed(view, other),
+        "patched": patched(view, replayed(view, other)),
     }
+
+
+def replayed(view: View, other: View) -> View:
+    """Return another job's states in this one's length."""
+    return View(_stretch(other.slices, view), _stretch(other.finals, view))
+
+
+def patched(view: View, other: View) -> View:
+    """Return a view with another's states at one position in five."""
+    where = np.random.default_rng(0).random(len(view.finals)) < PATCHED_SHARE
+    slices, finals = view.slices.copy(), view.finals.copy()
+    slices[where], finals[where] = other.slices[where], other.finals[where]
+    return View(slices, finals)
 
 
 def nudged(view: View, item: Item, output: Sequence[int], head: Head, rows: Floats) -> View:
