@@ -24,7 +24,9 @@ class ChainSettings:
     deployment: Path
     confirmations: int = 0
     poll_seconds: float = 0.5
-    gas_reserve_wei: int = 10**16
+    gas_reserve_wei: int = 10**17
+    """The operator tops its hot key up to twice this at start. It must pay for a whole public
+    round: some 60 million gas, or whoever is judged cannot open in time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,18 @@ challenge without trusting, or being trusted by, anyone.
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eth_typing import ChecksumAddress
 
-from verillm.chain.contract import Call, Chain, Status
+from verillm.chain.contract import Call, Chain, Status, sender_lock, transaction_hash
 from verillm.codec import bundle_hash, decode_bundle, decode_opening
 from verillm.errors import (
+    ChainUnreachable,
     EvidenceError,
     NotFound,
-    TransactionFailed,
     VeriLLMError,
 )
 from verillm.evidence import Bundle, PartyEvidence, gather
@@ -26,7 +27,7 @@ from verillm.signing import sign, verify
 from verillm.task import inner_hash, task_id
 from verillm.tokens import Head
 from verillm.trace import Opening, check_opening
-from verillm.types import JobId, Outcome, Reason
+from verillm.types import Hash32, JobId, Outcome, Reason
 from verillm.verdict import judge_states, paid_mask, quorum
 from verillm_node.judging import Case, verdict_of
 from verillm_node.link import Link
@@ -46,8 +47,9 @@ from verillm_node.worker import Worker
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 6
+AT_ONCE = 12
 """Calls on their way at the same time: one a block would miss the deadline."""
+MINED_SECONDS = 20.0
 ATTESTED = frozenset(range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1))
 """Reasons that the chain cannot recompute; whoever challenges them loses its bond."""
 
@@ -89,25 +91,61 @@ async def advance_round(chain: Chain, round_: Round) -> None:
     due = due_reveals(calls, round_) or due_comparisons(calls, round_)
     if due:
         await send_all(chain, due)
-    elif is_complete(round_) or view.now >= view.state.deadline:
+    elif is_complete(round_) or round_.is_late:
         await send_all(chain, [calls.adjudicate(view.posting, view.sealing, view.claiming)])
 
 
+def is_ours_to_advance(view: View, operator: ChecksumAddress) -> bool:
+    """Whether to act now: challenger and claimer at once, others only when nobody else does."""
+    opened = view.history.challenged
+    if opened is None:
+        return False
+    concerned = operator in (opened.event.challenger, view.claiming.claimer)
+    return concerned or 2 * view.now >= opened.timestamp + view.state.deadline
+
+
 async def send_all(chain: Chain, calls: Sequence[Call]) -> None:
-    """Sends calls, a few at a time. One that is refused was made by someone else, or comes later.
+    """Sends calls, many to a block. One that is refused was made by someone else, or comes later.
 
     Not through the outbox: what is due is read from the chain each time, so a crash loses nothing.
     """
     for first in range(0, len(calls), AT_ONCE):
-        await asyncio.gather(*(_send(chain, call) for call in calls[first : first + AT_ONCE]))
+        await blocking(_send_batch, chain, calls[first : first + AT_ONCE])
 
 
-async def _send(chain: Chain, call: Call) -> None:
+def _send_batch(chain: Chain, calls: Sequence[Call]) -> None:
+    sent, sender = [], chain.sender.address
+    with sender_lock(chain.deployment.chain_id, sender):
+        # Counted here and not asked for each: a server that is just mining answers too low.
+        nonce, fees = chain.nonce(sender, "pending"), chain.fees()
+        for call in calls:
+            gas = _gas_of(chain, call)
+            if gas is not None:
+                raw = chain.sign(call, nonce, gas, fees)
+                chain.broadcast(raw)
+                sent.append((call, transaction_hash(raw)))
+                nonce += 1
+    _wait_for(chain, sent)
+
+
+def _gas_of(chain: Chain, call: Call) -> int | None:
     try:
-        mined = await blocking(chain.send, call)
-        log.info("round_call", extra={"call": call.name, "gas": mined.gas_used})
-    except TransactionFailed as error:
+        return chain.estimate(call)
+    except ChainUnreachable:
+        raise
+    except VeriLLMError as error:  # the contract's word, under any of our names for it
         log.info("round_call_refused", extra={"call": call.name, "error": str(error)})
+        return None
+
+
+def _wait_for(chain: Chain, sent: Sequence[tuple[Call, Hash32]]) -> None:
+    """Waits a while for transactions; what is not mined by then is due again."""
+    deadline = time.monotonic() + MINED_SECONDS
+    for call, transaction in sent:
+        while (found := chain.mined(transaction)) is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        gas = None if found is None else found.gas_used
+        log.info("round_call", extra={"call": call.name, "gas": gas})
 
 
 # ── A worker's watch ─────────────────────────────────────────────────────────────────────────────
@@ -276,7 +314,7 @@ class Watch:
         elif self._opened(view):
             await self._fetch_missing(round_, shown)
             await advance_round(self.chain, round_)
-        elif self._is_urgent(view):
+        elif is_ours_to_advance(view, self.worker.identity.operator) and not round_.is_late:
             await send_all(self.chain, due_services(self.chain.calls, round_, own.party or 0))
 
     async def _fetch_missing(self, round_: Round, shown: dict[tuple[int, int], Opening]) -> None:
@@ -312,11 +350,6 @@ class Watch:
         """Whether this worker opened the challenge, so that the work is its own."""
         opened = view.history.challenged
         return opened is not None and opened.event.challenger == self.worker.identity.operator
-
-    def _is_urgent(self, view: View) -> bool:
-        """Past the middle of the window nobody else may serve us in time."""
-        opened = view.history.challenged
-        return opened is not None and 2 * view.now >= opened.timestamp + view.state.deadline
 
     # ── Own evidence ─────────────────────────────────────────────────────────────────────────────
     def _own(self, view: View) -> TaskRecord:

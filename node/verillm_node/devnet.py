@@ -42,6 +42,7 @@ SEAT_STAKE: Final = 1_000 * UNIT
 UNIT_PRICE: Final = UNIT // 100
 CLIENT_TOKENS: Final = 10_000 * UNIT
 ETHER: Final = 100 * 10**18
+GAS_RESERVE: Final = 10 * 10**18
 DEVNET_ROUNDS: Final = 4096
 """scrypt's cost: the passwords lie beside the keystores, so a second a key buys nothing."""
 CHEAT: Final = "verillm_verifier.attacks:int4"
@@ -287,6 +288,7 @@ def _write_configs(
                 "rpc": anvil.url,
                 "deployment": "deployment.json",
                 "poll_seconds": 0.5 if plan.engine == "torch" else 0.2,
+                "gas_reserve_wei": GAS_RESERVE,
             },
             "keys": {
                 "operator": f"keys/{actor.name}/operator.json",

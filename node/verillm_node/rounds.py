@@ -28,6 +28,11 @@ class Round:
     openings: Openings
 
     @property
+    def is_late(self) -> bool:
+        """Whether openings count no more; what was served before may still be compared."""
+        return self.view.now >= self.view.state.deadline
+
+    @property
     def checked(self) -> tuple[int, ...]:
         """The checked requests in drawn order."""
         posting, sealing = self.view.posting, self.view.sealing
@@ -110,8 +115,10 @@ def _comparison(calls: Calls, round_: Round, place: int, index: int, position: i
     view = round_.view
     parties = range(len(view.sealing.committee) + 1)
     entries = {party: _entry(round_, party, place, position) for party in parties}
-    at_hand = [party for party, entry in entries.items() if entry is not None]
     compared, served = _compared(view), _served(view)
+    if round_.is_late:
+        entries = {p: e for p, e in entries.items() if (p, place, index) in served}
+    at_hand = [party for party, entry in entries.items() if entry is not None]
     pairs_left = any((pair, place, index) not in compared for pair in combinations(at_hand, 2))
     served_left = any((party, place, index) not in served for party in at_hand)
     if not (pairs_left or served_left):

@@ -19,7 +19,7 @@ from verillm.types import Hash32, Outcome, Reason
 from verillm.verdict import Verdict, paid_mask
 from verillm_node.bundle import collect, make_bundle, wanted_openings
 from verillm_node.context import Context
-from verillm_node.defend import ATTESTED, advance_round, openings_of
+from verillm_node.defend import ATTESTED, advance_round, is_ours_to_advance, openings_of
 from verillm_node.files import write_atomically
 from verillm_node.flow import Flow
 from verillm_node.inference import give_receipts, post_call
@@ -219,6 +219,8 @@ async def finalize(context: Context, flow: Flow, view: View) -> None:
 
 async def defend(context: Context, flow: Flow, view: View) -> None:
     """Takes part in the public round with every opening that the bundle holds."""
+    if not is_ours_to_advance(view, context.identity.operator):
+        return
     path = context.bundle_path(flow.job_id)
     if path.exists():
         data = await blocking(path.read_bytes)
