@@ -76,12 +76,14 @@ contract GasTest is Round {
     }
 }
 
-/// @notice What a public round costs at the default model's width.
+/// @notice What a public round costs, at the default model's width and at a wide one.
 /// forge-config: default.isolate = true
 contract RoundGasTest is Round {
+    uint32 private _hidden = 576;
+
     function _spec() internal view override returns (ModelSpec memory spec) {
         spec = super._spec();
-        spec.hidden = 576;
+        spec.hidden = _hidden;
         spec.sliceDims = 256;
         spec.depth = 30;
         spec.committedLayers = new uint16[](3);
@@ -89,5 +91,50 @@ contract RoundGasTest is Round {
             spec.committedLayers[i] = 8 * (i + 1);
         }
         spec.profile = _profile(4);
+    }
+
+    function test_publicRound_takesUnder15MInACall() public {
+        Case memory c = _sealed(1);
+        _claim(c, Outcome.Accept, 0);
+        _challenge(c);
+        _note("challenge", "round at 576");
+        _reveal(c);
+        _note("reveal", "round at 576");
+        uint32[] memory positions = _positions(c, 0);
+        _serve(c, 1, 0, 0, positions[0]);
+        _note("serve one", "round at 576");
+        _compare(c, 3, 0, 0, positions[0]);
+        _note("compare two", "round at 576");
+        _compare(c, 15, 0, 1, positions[1]);
+        _note("compare four", "round at 576");
+        _compare(c, 15, 0, 0, positions[0]);
+        _compare(c, 15, 0, 2, positions[2]);
+        _compare(c, 15, 0, 3, positions[3]);
+        network.adjudicate(c.posting, c.sealing, c.claiming);
+        _note("adjudicate", "round at 576");
+    }
+
+    function test_publicRound_ofAWideModel_takesUnder15MInACall() public {
+        _hidden = 8192;
+        modelId = network.registerModel(_spec());
+        _note("registerModel", "round at 8192");
+        for (uint256 i = 0; i < 5; ++i) {
+            vm.prank(workers[i]);
+            network.join(modelId, PRICE);
+        }
+        pass(12);
+        Case memory c = _sealed(1);
+        _claim(c, Outcome.Accept, 0);
+        _challenge(c);
+        _reveal(c);
+        uint32[] memory positions = _positions(c, 0);
+        _compare(c, 3, 0, 0, positions[0]);
+        _note("compare two", "round at 8192");
+        _serve(c, 2, 0, 0, positions[0]);
+        _note("serve one", "round at 8192");
+    }
+
+    function _note(string memory call, string memory group) private {
+        assertLt(vm.snapshotGasLastCall(group, call), 15_000_000);
     }
 }

@@ -81,8 +81,8 @@ abstract contract Round is Network {
                     uint32(position),
                     _token(party, position),
                     _token(party, position + 1),
-                    sha256(_states(party, position, 64, "slices")),
-                    sha256(_states(party, position, 128, "final"))
+                    sha256(_slices(party, position)),
+                    sha256(_finalState(party, position))
                 )
             );
         }
@@ -90,6 +90,19 @@ abstract contract Round is Network {
 
     function _token(Party memory party, uint256 position) internal view returns (uint32) {
         return uint32(100 + position) + otherTokens[party.owner];
+    }
+
+    function _slices(Party memory party, uint256 position) internal view returns (bytes memory) {
+        ModelSpec memory spec = _spec();
+        return _states(party, position, spec.committedLayers.length * spec.sliceDims * 2, "slices");
+    }
+
+    function _finalState(Party memory party, uint256 position)
+        internal
+        view
+        returns (bytes memory)
+    {
+        return _states(party, position, _spec().hidden * 2, "final");
     }
 
     /// @dev `size` bytes of bf16 values around 1 to 4; every party has its own rounding noise.
@@ -168,8 +181,8 @@ abstract contract Round is Network {
         opening.position = uint32(position);
         opening.token = _token(party, position);
         opening.next = _token(party, position + 1);
-        opening.slices = _states(party, position, 64, "slices");
-        opening.finalState = _states(party, position, 128, "final");
+        opening.slices = _slices(party, position);
+        opening.finalState = _finalState(party, position);
         opening.path = Trees.path(_trace(party, item), position);
     }
 

@@ -15,28 +15,15 @@ library StatisticsLib {
     uint256 private constant SIGNS =
         0x8000800080008000800080008000800080008000800080008000800080008000;
 
-    /// @notice Running sums of one layer at one position, for openings 0..k-1 and their pairs.
-    struct Sums {
-        uint256[] energies;
-        uint256[] differences;
-    }
-
     /// @notice One bf16 value in units of 2^scale, rounded half away from zero, clamped to ±2^15.
+    /// @dev Takes the lowest 16 bits. Scales are at least −40, so that exponent 0 falls below the window, too.
     function quantise(uint256 bits, int256 scale) internal pure returns (int256 value) {
         unchecked {
-            uint256 exponent = (bits >> 7) & 0xff;
-            if (exponent == 0) return 0;
-            int256 shift = int256(exponent) - 134 - scale;
-            value = int256(128 | (bits & 0x7f));
-            if (shift >= 0) {
-                value = shift > 8 ? CLAMP : value << uint256(shift);
-                if (value > CLAMP) value = CLAMP;
-            } else if (shift < -8) {
-                return 0; // below a half
-            } else {
-                uint256 right = uint256(-shift);
-                value = (value + int256(1 << (right - 1))) >> right;
-            }
+            // Units of 2^(scale − 9): what is below a half there is below 0, what reaches the clamp is 17 or more.
+            int256 shift = int256((bits >> 7) & 0xff) - 125 - scale;
+            if (shift < 0) return 0;
+            value =
+                shift > 16 ? CLAMP : int256((((128 | (bits & 0x7f)) << uint256(shift)) + 256) >> 9);
             if (bits & 0x8000 != 0) value = -value;
         }
     }
@@ -57,11 +44,6 @@ library StatisticsLib {
         return true;
     }
 
-    /// @notice The distance in ppm from the sums of one layer.
-    function distance(uint256 difference, uint256 energy) internal pure returns (uint256) {
-        return energy == 0 ? FARTHEST : Math.sqrt(2 * difference * 1e12 / energy);
-    }
-
     /// @notice 0 for the first positions, 1 for the rest of the prompt, 2 for what was generated.
     function zone(uint256 position, uint256 promptTokens) internal pure returns (uint256) {
         if (position <= 3) return 0;
@@ -77,83 +59,59 @@ library StatisticsLib {
         uint256 pairs = openings.length * (openings.length - 1) / 2;
         sums = new uint64[](pairs);
         over = new bool[](pairs);
-        uint256 layers = spec.profile.layers.length;
-        for (uint256 layer = 0; layer < layers; ++layer) {
-            LayerProfile calldata profile = spec.profile.layers[layer];
-            Sums memory layerSums = Sums(new uint256[](openings.length), new uint256[](pairs));
-            if (layer + 1 < layers) {
-                uint256 width = uint256(spec.sliceDims) * 2;
-                _sum(layerSums, openings, false, layer * width, width, profile.scale);
-            } else {
-                _sum(layerSums, openings, true, 0, uint256(spec.hidden) * 2, profile.scale);
-            }
-            _addRatios(sums, over, layerSums, profile.med[at], profile.cap[at]);
-        }
-    }
-
-    function _sum(
-        Sums memory sums,
-        Opening[] calldata openings,
-        bool last,
-        uint256 from,
-        uint256 size,
-        int256 scale
-    ) private pure {
-        for (uint256 offset = from; offset < from + size; offset += 32) {
-            _accumulate(sums, _words(openings, last, offset), scale);
-        }
-    }
-
-    function _words(Opening[] calldata openings, bool last, uint256 offset)
-        private
-        pure
-        returns (uint256[] memory words)
-    {
-        words = new uint256[](openings.length);
-        for (uint256 i = 0; i < openings.length; ++i) {
-            bytes calldata states = last ? openings[i].finalState : openings[i].slices;
-            words[i] = uint256(bytes32(states[offset:offset + 32]));
-        }
-    }
-
-    /// @dev Magnitudes are at most 2^15 and widths at most 2^14, so no sum passes 2^48.
-    function _accumulate(Sums memory sums, uint256[] memory words, int256 scale) private pure {
-        uint256 count = words.length;
-        int256[] memory values = new int256[](count);
-        for (uint256 lane = 0; lane < LANES; ++lane) {
-            uint256 pair = 0;
-            for (uint256 j = 0; j < count; ++j) {
-                values[j] = quantise(words[j] >> (16 * lane), scale);
-            }
-            unchecked {
-                for (uint256 i = 0; i < count; ++i) {
-                    int256 value = values[i];
-                    sums.energies[i] += uint256(value * value);
-                    for (uint256 j = i + 1; j < count; ++j) {
-                        int256 gap = value - values[j];
-                        sums.differences[pair++] += uint256(gap * gap);
-                    }
-                }
-            }
-        }
-    }
-
-    function _addRatios(
-        uint64[] memory sums,
-        bool[] memory over,
-        Sums memory layer,
-        uint256 med,
-        uint256 cap
-    ) private pure {
         uint256 pair = 0;
-        for (uint256 i = 0; i < layer.energies.length; ++i) {
-            for (uint256 j = i + 1; j < layer.energies.length; ++j) {
-                uint256 e = distance(layer.differences[pair], layer.energies[i] + layer.energies[j]);
-                if (e > cap) over[pair] = true;
-                // At most 5e11 a layer, so 33 of them fit.
-                sums[pair] += uint64(Math.min(e, cap) * PPM / med);
+        for (uint256 i = 0; i < openings.length; ++i) {
+            for (uint256 j = i + 1; j < openings.length; ++j) {
+                (sums[pair], over[pair]) = _comparePair(openings[i], openings[j], spec, at);
                 ++pair;
             }
         }
+    }
+
+    function _comparePair(
+        Opening calldata x,
+        Opening calldata y,
+        ModelSpec calldata spec,
+        uint256 at
+    ) private pure returns (uint64 sum, bool over) {
+        uint256 last = spec.profile.layers.length - 1;
+        uint256 width = uint256(spec.sliceDims) * 2;
+        for (uint256 layer = 0; layer <= last; ++layer) {
+            LayerProfile calldata profile = spec.profile.layers[layer];
+            uint256 from = layer * width;
+            uint256 e = layer == last
+                ? between(x.finalState, y.finalState, profile.scale)
+                : between(x.slices[from:from + width], y.slices[from:from + width], profile.scale);
+            uint256 cap = profile.cap[at];
+            if (e > cap) over = true;
+            // At most 5e11 a layer, so 33 of them fit.
+            sum += uint64(Math.min(e, cap) * PPM / profile.med[at]);
+        }
+    }
+
+    /// @notice The distance in ppm of two states of equal length, a multiple of 32 bytes.
+    /// @dev Magnitudes are at most 2^15 and widths at most 2^14, so no sum passes 2^48.
+    function between(bytes calldata x, bytes calldata y, int256 scale)
+        internal
+        pure
+        returns (uint256)
+    {
+        uint256 difference = 0;
+        uint256 energy = 0;
+        for (uint256 at = 0; at < x.length; at += 32) {
+            uint256 a = uint256(bytes32(x[at:at + 32]));
+            uint256 b = uint256(bytes32(y[at:at + 32]));
+            unchecked {
+                for (uint256 lane = 0; lane < LANES; ++lane) {
+                    int256 p = quantise(a, scale);
+                    int256 q = quantise(b, scale);
+                    difference += uint256((p - q) * (p - q));
+                    energy += uint256(p * p + q * q);
+                    a >>= 16;
+                    b >>= 16;
+                }
+            }
+        }
+        return energy == 0 ? FARTHEST : Math.sqrt(2 * difference * 1e12 / energy);
     }
 }
