@@ -14,15 +14,14 @@ from verillm_verifier.runs import Decode
 COMMITTEES = (("bf16",), ("bf16", "bf16 eager", "fp32"))
 """One kind of verifier, and three that differ; decode runs take turns."""
 CHEAT_JOBS = 8
-SHORT_OUTPUT = 16
-"""An output this short must not be rejected for its mean by one honest mismatch."""
 EPSILONS = (50_000, 100_000, 200_000)
 """Tolerances of the nucleus' border in mass, ppm: the first under which honest jobs pass."""
 LOGIT_TAU = 400_000
 LEAST_MEAN, LEAST_REFUND, LEAST_SLASH = 5_000, 250_000, 400_000
 SANE_MARGIN = PPM
 """An honest margin above one logit is no noise of states: the border was too narrow."""
-MARGIN = 1.5
+MARGIN = 1.7
+"""Over the honest maximum: seeds held out of the calibration reached 1.4 times its maximum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,9 +45,8 @@ class TokenRow:
 
     @property
     def mean(self) -> int:
-        """Mean margin of the whole output, ppm, or of its first tokens if that is more."""
-        short = self.statistics.margins[:SHORT_OUTPUT]
-        return max(self.statistics.mean, sum(short) // len(short))
+        """Mean margin as the verdict takes it, ppm."""
+        return self.statistics.mean
 
 
 def token_profile(

@@ -189,6 +189,7 @@ class Keeper:
 def decode(
     plan: Plan, setup: Setup, transform: EngineTransform | None, items: Sequence[Item]
 ) -> tuple[Job, ...]:
+    """Answer all items with one engine."""
     engine = open_engine(
         plan.folder,
         kind=plan.kind,
@@ -205,6 +206,7 @@ def decode(
 
 
 def check(plan: Plan, setup: Setup, items: Sequence[Item], jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """Prefill the jobs' prompt‖output with one engine, as a verifier does."""
     engine = open_engine(plan.folder, kind=plan.kind, dtype=setup.dtype, **setup.options(plan.kind))
     engine.start()
     try:
