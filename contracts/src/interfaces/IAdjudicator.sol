@@ -32,11 +32,15 @@ struct Verdict {
 /// @dev A round belongs to the network that opened it: what a stranger opens, nobody else reads. It is found by
 /// the job's record, which commits to every value that callers bring.
 interface IAdjudicator {
+    /// @notice The lengths of a checked request are fixed.
     event Revealed(JobId indexed jobId, uint16 checkedIndex, uint32 promptTokens, uint32 newTokens);
+    /// @notice A party opened a position.
     event PositionServed(
         JobId indexed jobId, uint8 indexed party, uint16 checkedIndex, uint16 positionIndex
     );
+    /// @notice A verifier drops out: its item is not prompt‖output.
     event ItemMismatched(JobId indexed jobId, uint8 indexed party, uint16 checkedIndex);
+    /// @notice The distance of a pair at a position was added.
     event PairCompared(
         JobId indexed jobId, uint8 partyA, uint8 partyB, uint16 checkedIndex, uint16 positionIndex
     );

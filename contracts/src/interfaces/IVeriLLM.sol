@@ -213,37 +213,55 @@ struct PairStatistics {
 ///      a plain ERC-20 without fees on transfer or rebasing; balance deltas are checked. No key, of anyone, can move another party's funds.
 interface IVeriLLM {
     // ── Money in and out ────────────────────────────────────────────────────────────────────────
+    /// @notice A client put money at the disposal of jobs that it signs for a scheduler.
     event Deposited(address indexed client, address indexed scheduler, uint256 amount);
+    /// @notice A client asked for a deposit back.
     event UnlockRequested(
         address indexed client, address indexed scheduler, uint256 amount, uint256 availableAt
     );
+    /// @notice A client took a deposit back.
     event DepositWithdrawn(address indexed client, address indexed scheduler, uint256 amount);
+    /// @notice An operator added to its balance.
     event StakeAdded(address indexed operator, uint256 amount);
+    /// @notice An operator asked for free stake back.
     event StakeWithdrawalRequested(address indexed operator, uint256 amount, uint256 availableAt);
+    /// @notice An operator took free stake back.
     event StakeWithdrawn(address indexed operator, uint256 amount);
+    /// @notice An operator named its signing key.
     event HotKeySet(address indexed operator, address indexed hotKey);
+    /// @notice An operator said where its API listens.
     event EndpointSet(address indexed operator, string endpoint);
 
     // ── Models and seats ────────────────────────────────────────────────────────────────────────
+    /// @notice A model version is known from now on; the id is the hash of the encoded spec.
     event ModelRegistered(ModelId indexed modelId, ModelSpec spec);
+    /// @notice An owner took a seat; active in later blocks.
     event SeatJoined(
         ModelId indexed modelId, uint32 indexed seat, address indexed owner, uint96 price
     );
+    /// @notice An owner left its seat; its stake stays bonded.
     event SeatLeft(
         ModelId indexed modelId, uint32 indexed seat, address indexed owner, uint256 releasableAt
     );
+    /// @notice A seat that no stake backs any more was put out.
     event SeatEvicted(
         ModelId indexed modelId, uint32 indexed seat, address indexed owner, uint256 releasableAt
     );
+    /// @notice A slot and its stake are free again.
     event SeatReleased(ModelId indexed modelId, uint32 indexed seat, address indexed owner);
 
     // ── Jobs ────────────────────────────────────────────────────────────────────────────────────
+    /// @notice An inferencer is committed; fee, exposure and bond are locked.
     event Posted(
         JobId indexed jobId, address indexed scheduler, address indexed client, Posting posting
     );
+    /// @notice The committee is committed; roles and secret are public.
     event Sealed(JobId indexed jobId, Sealing sealing);
+    /// @notice Somebody claims a verdict.
     event Claimed(JobId indexed jobId, Claiming claiming);
+    /// @notice A block hash is kept for good.
     event BeaconKept(uint256 indexed blockNumber, bytes32 beacon);
+    /// @notice A public round began; `reason` is not 0 iff the committee attested to it.
     event ChallengeOpened(
         JobId indexed jobId,
         address indexed challenger,
@@ -251,9 +269,13 @@ interface IVeriLLM {
         bytes32 beacon,
         uint8 reason
     );
+    /// @notice A job ended.
     event Finalized(JobId indexed jobId, Outcome outcome, uint8 reason);
+    /// @notice Money moved to an account, or back to a deposit.
     event Paid(JobId indexed jobId, address indexed account, uint256 amount);
+    /// @notice Money was taken from an account.
     event Slashed(JobId indexed jobId, address indexed operator, uint256 amount);
+    /// @notice Money went to the dead address.
     event Burnt(JobId indexed jobId, uint256 amount);
 
     // ── Errors: each names the fact ─────────────────────────────────────────────────────────────
@@ -388,16 +410,21 @@ interface IVeriLLM {
     ) external;
 
     // ── Reads ───────────────────────────────────────────────────────────────────────────────────
+    /// @notice What the deployment fixed.
     function config() external view returns (Config memory);
+    /// @notice Where a job stands, until when, and the hash of what callers must bring.
     function jobState(JobId jobId)
         external
         view
         returns (Status status, uint40 deadline, bytes32 record);
+    /// @notice The id of a job: its EIP-712 digest here.
     function jobIdOf(Job calldata job) external view returns (JobId);
+    /// @notice What a client has at the disposal of a scheduler, and what of it is unlocking.
     function depositOf(address client, address scheduler)
         external
         view
         returns (uint96 amount, uint96 unlocking, uint40 availableAt);
+    /// @notice An operator's money: all of it, what is locked in jobs, staked in seats, on its way out.
     function accountOf(address operator)
         external
         view
@@ -409,11 +436,15 @@ interface IVeriLLM {
             uint40 availableAt,
             address hotKey
         );
+    /// @notice Whom a key acts for: its operator, or itself.
     function operatorOf(address hotKey) external view returns (address operator);
+    /// @notice Who holds a seat, since when, until when (0: still), at which price.
     function seatOf(ModelId modelId, uint32 seat)
         external
         view
         returns (address owner, uint40 activeFrom, uint40 leftAt, uint96 price);
+    /// @notice How many slots a model has, and how many distinct owners hold active seats.
     function slotsOf(ModelId modelId) external view returns (uint32 slots, uint32 owners);
+    /// @notice Whether a client has used a nonce.
     function nonceUsed(address client, uint256 nonce) external view returns (bool);
 }
