@@ -1,5 +1,6 @@
 """The demonstration as a stranger runs it, on the tiny model; and that it leaves nothing behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -48,6 +49,48 @@ def test_the_demo_slashes_the_cheater_and_only_the_cheater(tmp_path: Path) -> No
     assert "worker2, and only worker2, lost stake" in said
     assert "WRONG" not in said
     assert _processes_of(folder) == []
+
+
+def _pid_of(config: Path) -> int:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if str(config).encode() in (entry / "cmdline").read_bytes():
+                    return int(entry.name)
+    raise LookupError(f"no process of {config}")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("victim", ["worker1", "worker2", "worker3", "worker4", "scheduler"])
+@pytest.mark.parametrize("moment", ["job 1:", "job 1: sealed", "job 2: posted"])
+def test_the_demo_ends_well_whoever_is_killed(tmp_path: Path, victim: str, moment: str) -> None:
+    folder = tmp_path / "devnet"
+    options = ("--cheater", "2", "--dispute-seconds", "4", "--tokens", "24")
+    command = _command(folder, "--demo", *options)
+    said = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            said.append(line)
+            if moment in line:
+                os.kill(_pid_of(folder / f"{victim}.toml"), signal.SIGKILL)
+                break
+        said += list(child.stdout)
+    assert child.returncode == 0, "".join(said)
+    assert any(f"{victim} died (-9)" in line for line in said)
+
+
+@pytest.mark.slow
+@pytest.mark.model
+@pytest.mark.timeout(900)
+def test_the_demo_on_the_default_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VERILLM_HOME")  # the prepared model lies in the user's own cache
+    command = [sys.executable, "-m", "verillm_node.cli", "devnet", "--demo"]
+    command += ["--dir", str(tmp_path / "devnet")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "worker3, and only worker3, lost stake" in done.stdout
 
 
 @pytest.mark.slow
