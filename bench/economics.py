@@ -171,7 +171,7 @@ def griefing() -> Table:
         rows.append([name, per_fee(base[0] - first), per_fee(base[1] - others), per_fee(cost)])
 
     row("challenges a right claim", wrong, -float(wrong.challenger.mean()))
-    free = settle(TERMS, WORLD.stakes, Ending(Outcome.ACCEPT, Way.FREED))
+    free = settle(TERMS, WORLD.stakes, Ending(Outcome.ACCEPT, Way.OPENED))
     opened = per_fee(COSTS.opening)
     rows.append(["claims a right job withheld", opened, opened, per_fee(-float(free.claimer))])
     row("commits to garbage, opens nothing", garbage, -garbage.as_verifier(Conduct.GRIEFING))

@@ -71,7 +71,7 @@ class Way(Enum):
     UNCLAIMED = "adjudicate, nobody had claimed"
     UPHELD = "adjudicate, the claim was right"
     OVERTURNED = "adjudicate, the claim was wrong"
-    FREED = "adjudicate, what was claimed withheld was there: neither side forfeits"
+    OPENED = "adjudicate, what was claimed withheld was there: half the claim's bond burns"
     LOST = "challenge, nobody had claimed and the beacon is lost"
 
 
@@ -174,7 +174,7 @@ def adjudicate(claim: Claim | None, judged: Judged, attested: Reason = Reason.NO
     paid_wrongly = unpaid - claim.unpaid - lost if lost else unpaid ^ claim.unpaid
     if upheld and not paid_wrongly:
         return Ending(outcome, Way.UPHELD, lost, unpaid)
-    way = Way.FREED if claim.reason == Reason.WITHHELD else Way.OVERTURNED
+    way = Way.OPENED if claim.reason == Reason.WITHHELD else Way.OVERTURNED
     return Ending(outcome, way, lost, unpaid)
 
 
@@ -222,7 +222,7 @@ def _settle_job(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
     if ending.outcome != Outcome.SLASH:
         raise InputError(f"no job ends as {ending.outcome.name}")
     found = min(stakes.lock - verifiers, stakes.fee)
-    finder_is_challenger = ending.way in (Way.OVERTURNED, Way.FREED, Way.UNCLAIMED)
+    finder_is_challenger = ending.way in (Way.OVERTURNED, Way.OPENED, Way.UNCLAIMED)
     return Settlement(
         client=stakes.max_fee,
         inferencer=-stakes.lock,
@@ -268,6 +268,9 @@ def _settle_bonds(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
     if ending.way is Way.OVERTURNED:
         bond = terms.claim_bond
         return Settlement(committee=nothing, claimer=-bond, challenger=bond)
+    if ending.way is Way.OPENED:
+        burnt = (terms.claim_bond + 1) // 2
+        return Settlement(committee=nothing, claimer=-burnt, burnt=burnt)
     if ending.way is not Way.UPHELD:
         return Settlement(committee=nothing)
     opened = size + 1 - len(ending.lost)

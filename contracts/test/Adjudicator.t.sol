@@ -249,13 +249,15 @@ contract AdjudicatorTest is Round {
         _assertConserved(c);
     }
 
-    function test_claimOfWithheld_costsNobodyWhenTheInferencerOpens() public {
+    function test_claimOfWithheld_burnsHalfTheBondWhenTheInferencerOpens() public {
         Case memory c = _challenged(3, Outcome.Slash, VerdictLib.WITHHELD);
         _reveal(c);
         _compareAll(c, ALL);
+        uint256 burntBefore = token.balanceOf(DEAD);
         _assertVerdict(c, Outcome.Accept, 0);
-        assertEq(_balance(claimer), STAKE);
+        assertEq(_balance(claimer), STAKE - terms.claimBond / 2);
         assertEq(_balance(challenger), STAKE);
+        assertEq(token.balanceOf(DEAD) - burntBefore, terms.claimBond / 2);
         _assertConserved(c);
     }
 

@@ -89,6 +89,7 @@ abstract contract Disputes is Jobs {
         ending.finder = upheld ? claiming.claimer : opened.challenger;
         ending.claimer = upheld ? claiming.claimer : address(0);
         uint256 forfeit = CLAIM_BOND;
+        uint256 burnt = 0;
         if (claiming.claimer == address(0)) {
             // Nobody claimed: the scheduler pays what a wrong claim would have cost. Its bond is still locked, so
             // this is there, and what is left of the bond is unlocked below.
@@ -100,12 +101,14 @@ abstract contract Disputes is Jobs {
             _close(jobId, opened.challenger, CHALLENGE_BOND, CHALLENGE_BOND, 0);
             _shareBond(ending, sealing.committee.length);
         } else {
-            // That openings could not be had off chain cannot be shown on chain: then neither side forfeits.
-            if (claiming.reason == VerdictLib.WITHHELD) forfeit = 0;
-            _close(jobId, claiming.claimer, CLAIM_BOND, forfeit, 0);
-            _close(jobId, opened.challenger, CHALLENGE_BOND, 0, forfeit);
+            // That openings could not be had off chain cannot be shown on chain. So nobody gains by it: half the
+            // bond burns, or a false claim would be free and a worker could withhold in order to win it.
+            if (claiming.reason == VerdictLib.WITHHELD) burnt = (forfeit + 1) / 2;
+            _close(jobId, claiming.claimer, CLAIM_BOND, burnt != 0 ? burnt : forfeit, 0);
+            _close(jobId, opened.challenger, CHALLENGE_BOND, 0, burnt != 0 ? 0 : forfeit);
         }
         _settle(jobId, posting, sealing, ending);
+        _burn(jobId, burnt);
     }
 
     /// @dev Puts in what the committee attested and the chain cannot recompute: it refunds what the states do not

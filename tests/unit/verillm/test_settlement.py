@@ -204,7 +204,7 @@ def some(*parties: int) -> frozenset[int]:
         (STATES, Judged(Outcome.SLASH), Reason.NONE, Outcome.SLASH, Way.UPHELD),
         (STATES, Judged(Outcome.REFUND), Reason.NONE, Outcome.REFUND, Way.OVERTURNED),
         # Nobody can show that openings were not to be had.
-        (WITHHELD, Judged(Outcome.ACCEPT), Reason.NONE, Outcome.ACCEPT, Way.FREED),
+        (WITHHELD, Judged(Outcome.ACCEPT), Reason.NONE, Outcome.ACCEPT, Way.OPENED),
         (WITHHELD, Judged(Outcome.SLASH, some(0)), Reason.NONE, Outcome.SLASH, Way.UPHELD),
     ],
 )
@@ -233,10 +233,13 @@ def test_a_claim_is_wrong_where_it_pays_the_wrong_members(
     assert ending.way is (Way.UPHELD if right else Way.OVERTURNED)
 
 
-def test_where_neither_side_forfeits_the_finder_is_the_challenger() -> None:
-    freed = end(Outcome.SLASH, Way.FREED)
-    assert (freed.claimer, freed.challenger) == (0, 1_001)
-    assert end(Outcome.ACCEPT, Way.FREED).claimer == 0
+def test_a_false_claim_of_withheld_burns_half_its_bond_and_enriches_nobody() -> None:
+    opened = end(Outcome.SLASH, Way.OPENED)
+    assert (opened.claimer, opened.challenger) == (-(TERMS.claim_bond // 2), 1_001)
+    accepted, finalized = end(Outcome.ACCEPT, Way.OPENED), end(Outcome.ACCEPT, Way.FINALIZED)
+    assert accepted.claimer == -(TERMS.claim_bond // 2)
+    assert accepted.challenger == 0
+    assert accepted.burnt == finalized.burnt + TERMS.claim_bond // 2
 
 
 def test_fee_is_capped_and_demands_round_up() -> None:
