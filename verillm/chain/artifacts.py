@@ -57,6 +57,10 @@ class Entry:
         return self.selector + encode(self.inputs, values)
 
 
+class NotText(MalformedError):
+    """A string that is not UTF-8. Solidity checks none, so a stranger can put one into an event."""
+
+
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """A compiled contract."""
@@ -144,7 +148,12 @@ def from_abi(component: Component, value: Any, kind: Any) -> Any:
         return kind(**{name: from_abi(part, each, hints[name]) for name, part, each in names})
     if abi_type == "address":
         return to_checksum_address(value)
-    return kind(value) if isinstance(kind, type) and issubclass(kind, IntEnum) else value
+    if isinstance(kind, type) and issubclass(kind, IntEnum):
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise MalformedError(component["name"], str(error)) from error
+    return value
 
 
 @functools.cache
@@ -182,7 +191,9 @@ def decode(
     try:
         names = [collapse_if_tuple(typing.cast(Any, component)) for component in outputs]
         values = abi_decode(names, data, strict=True)
-    except (DecodingError, OverflowError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise NotText("chain answer", str(error)) from error
+    except (DecodingError, OverflowError) as error:
         raise MalformedError("chain answer", str(error)) from error
     kinds = [object] * len(outputs) if kinds is None else kinds
     rows = zip(outputs, values, kinds, strict=True)

@@ -4,6 +4,7 @@
 sends it so that it survives a crash. A revert becomes an error of ours by `reverts.explain`.
 """
 
+import contextlib
 import threading
 import time
 from collections import defaultdict
@@ -676,9 +677,10 @@ class Chain:
         if model_id not in self._models:
             entry = artifacts.artifact("VeriLLM").entries("event")["ModelRegistered"]
             for log in self.logs([entry.topic, model_id]):
-                (spec,) = artifacts.decode(entry.inputs[1:], log.data, [ModelSpec])
-                if model_id_of(spec) == model_id:
-                    self._models[model_id] = spec
+                with contextlib.suppress(artifacts.NotText):
+                    (spec,) = artifacts.decode(entry.inputs[1:], log.data, [ModelSpec])
+                    if model_id_of(spec) == model_id:
+                        self._models[model_id] = spec
             if model_id not in self._models:
                 raise UnknownModel("0x" + model_id.hex())
         return self._models[model_id]

@@ -350,7 +350,11 @@ def topic_of(kind: type[Any]) -> Hash32:
 
 
 def parse_log(log: Log) -> Any | None:
-    """The event of a log, None if it is not one of ours; raises MalformedError."""
+    """The event of a log, None if it is not one of ours; raises MalformedError.
+
+    None too for an endpoint or a model's name that is no text: anyone may send one, it stays in the
+    log for good, and whoever stopped at it would never read on.
+    """
     if not log.topics or log.topics[0] not in _by_topic():
         return None
     entry, kind = _by_topic()[log.topics[0]]
@@ -363,7 +367,10 @@ def parse_log(log: Log) -> Any | None:
     for part, topic in zip(indexed, log.topics[1:], strict=True):
         values[_name(part)] = artifacts.decode([part], topic, [hints[_name(part)]])[0]
     kinds = [hints[_name(part)] for part in plain]
-    decoded = artifacts.decode(plain, log.data, kinds)
+    try:
+        decoded = artifacts.decode(plain, log.data, kinds)
+    except artifacts.NotText:
+        return None
     values |= {_name(part): value for part, value in zip(plain, decoded, strict=True)}
     return kind(**values)
 
