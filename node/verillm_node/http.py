@@ -88,7 +88,7 @@ async def _refused(_request: Request, error: Exception) -> Response:
 async def _http_error(_request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 422
     name = "not_found" if status == 404 else InputError.code
-    body = ErrorBody(name, "no such path or method here", "see the API in verillm/api.py")
+    body = ErrorBody(name, "no such path or method here", "see the API in verillm/api")
     return JSONResponse(body.to_json(), status_code=status)
 
 

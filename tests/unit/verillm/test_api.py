@@ -151,7 +151,7 @@ def test_what_is_not_plain_json_is_refused(raw: bytes) -> None:
 
 
 def test_a_body_that_is_too_long_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "MAX_BODY_BYTES", 10)
+    monkeypatch.setattr("verillm.api.fields.MAX_BODY_BYTES", 10)
     with pytest.raises(MalformedError, match="longer"):
         api.loads(b'"0123456789"')
 
