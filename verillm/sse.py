@@ -31,10 +31,13 @@ class ServerEvent:
 class Parser:
     """Turns the bytes of a stream into events; raises MalformedError on what cannot be ours."""
 
-    __slots__ = ("_buffer", "_data", "_id", "_name", "_size")
+    __slots__ = ("_data", "_held", "_id", "_line_parts", "_name", "_size")
 
     def __init__(self) -> None:
-        self._buffer = b""
+        # Pieces of the line that is not over yet: joined once, or a line in tiny pieces would be
+        # copied again for each.
+        self._line_parts: list[bytes] = []
+        self._held = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -43,8 +46,13 @@ class Parser:
 
     def feed(self, piece: bytes) -> list[ServerEvent]:
         """The events that `piece` completes, in order."""
-        *lines, self._buffer = (self._buffer + piece).split(b"\n")
-        if len(self._buffer) > MAX_EVENT_BYTES:
+        *lines, rest = piece.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._line_parts, lines[0]])
+            self._line_parts, self._held = [], 0
+        self._line_parts.append(rest)
+        self._held += len(rest)
+        if self._held > MAX_EVENT_BYTES:
             raise MalformedError("event", "a line of the stream is too long")
         events = (self._line(line.removesuffix(b"\r")) for line in lines)
         return [event for event in events if event is not None]

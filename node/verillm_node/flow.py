@@ -17,6 +17,8 @@ from verillm.api import (
     TokenEvent,
 )
 from verillm.errors import WorkerFailed
+from verillm.model import ModelSpec
+from verillm.request import Request
 from verillm.types import Hash32, JobId
 from verillm_node.feed import Feed
 from verillm_node.jobs import JobBook
@@ -49,9 +51,15 @@ class Text:
 
 @dataclass(slots=True)
 class Attempt:
-    """One worker's answer, held against what the client already has."""
+    """One worker's answer, held against what the client asked for and what it already has.
+
+    What no verifier could take must never be posted: such a job cannot be sealed, and its
+    scheduler would pay the worker for that.
+    """
 
     told: Text
+    requests: Sequence[Request]
+    spec: ModelSpec
     tokens: list[list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,6 +70,10 @@ class Attempt:
         if not event.item < len(self.tokens) or event.index != len(self.tokens[event.item]):
             raise WorkerFailed("the worker's tokens are out of order")
         own = self.tokens[event.item]
+        if event.token >= self.spec.vocabulary:
+            raise WorkerFailed(f"the worker's token {event.token} is not in the vocabulary")
+        if self._has_ended(event.item):
+            raise WorkerFailed("the worker's output goes on after it has ended")
         own.append(event.token)
         known = self.told.tokens[event.item]
         if event.index == len(known):
@@ -70,7 +82,14 @@ class Attempt:
 
     def end(self) -> list[JobEvent]:
         """What is left to say once this answer is complete: if it is shorter, all is told again."""
+        if not all(self._has_ended(item) for item in range(len(self.tokens))):
+            raise WorkerFailed("the worker's output is cut short")
         return self._restart() if self.tokens != self.told.tokens else []
+
+    def _has_ended(self, item: int) -> bool:
+        own = self.tokens[item]
+        full = len(own) >= self.requests[item].max_new_tokens
+        return full or bool(own and own[-1] in self.spec.end_tokens)
 
     def _restart(self) -> list[JobEvent]:
         again = [

@@ -162,7 +162,9 @@ def signed(context: Context, task: Task) -> TaskSubmission:
 async def _stream(
     context: Context, flow: Flow, member: Member, submission: TaskSubmission
 ) -> CommitmentEvent:
-    attempt = Attempt(flow.text)
+    asked = flow.submission
+    spec = context.offer(asked.quote.quote.model_id).spec
+    attempt = Attempt(flow.text, asked.requests, spec)
     async for events in context.link.run(member.endpoint, submission):
         said = []
         for event in events:

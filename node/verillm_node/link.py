@@ -35,7 +35,12 @@ class Link:
 
     def __init__(self, stall: float, transport: httpx.AsyncBaseTransport | None = None) -> None:
         timeout = httpx.Timeout(SHORT_SECONDS, read=stall)
-        self._http = httpx.AsyncClient(timeout=timeout, trust_env=False, transport=transport)
+        self._http = httpx.AsyncClient(
+            timeout=timeout,
+            trust_env=False,
+            transport=transport,
+            headers={"accept-encoding": "identity"},
+        )
 
     async def close(self) -> None:
         """Closes the pool."""
@@ -96,12 +101,15 @@ class Link:
             async with self._http.stream(
                 method, url, content=content, headers=headers, params=params
             ) as got:
+                if "content-encoding" in got.headers:  # a few packed bytes can be any number
+                    raise WorkerFailed(f"{url}: a compressed answer was not asked for")
                 if got.status_code != 200:
                     raise Refused(_refusal(await _bounded(got, MAX_ANSWER_BYTES)))
                 yield got
         except httpx.TimeoutException as error:
             raise Timeout(f"no answer from {url} in time") from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        # UnicodeError: of a host name or path that cannot be written, which httpx lets through.
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise WorkerFailed(f"{url}: {str(error) or type(error).__name__}") from error
 
 

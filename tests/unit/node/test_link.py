@@ -1,5 +1,6 @@
 """What a scheduler makes of a worker that breaks off, lies, or talks without end."""
 
+import gzip
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -158,3 +159,25 @@ async def test_a_commitment_that_does_not_fit_its_task_is_refused(
         with pytest.raises(WorkerFailed, match="does not fit its task: signature"):
             stranger = Account.from_key(b"x" * 32).address
             check_commitment(bench.domain, task, [stranger], good)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://xn--a.com", "http://127.0.0.1:1/\udc00", "http://[", "", "unix:///x"]
+)
+async def test_an_endpoint_that_is_no_address_is_a_failed_worker(
+    open_bench: OpenBench, endpoint: str
+) -> None:
+    # Anything else would end the scheduler's daemon, and any seat's owner names its endpoint.
+    async with open_bench() as bench:
+        link = Link(1.0)
+        with pytest.raises(WorkerFailed):
+            await link.opening(endpoint, bench.task().task_id, 0, (1,), ())
+        await link.close()
+
+
+async def test_a_compressed_answer_is_never_unpacked(open_bench: OpenBench) -> None:
+    packed, headers = gzip.compress(bytes(1 << 20)), {"content-encoding": "gzip"}
+    async with open_bench() as bench:
+        link = _link(lambda _: httpx.Response(200, content=packed, headers=headers))
+        with pytest.raises(WorkerFailed, match="compressed"):
+            await link.opening("http://worker", bench.task().task_id, 0, (1,), ())

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -49,3 +51,13 @@ def test_event_ids_are_small_decimal_numbers() -> None:
     assert parse_event_id("0042") == 42
     with pytest.raises(MalformedError):
         parse_event_id("٤٢")
+
+
+def test_a_long_line_in_tiny_pieces_costs_no_more_than_its_length() -> None:
+    parser = Parser()
+    before = time.process_time()
+    for _ in range(400_000):
+        parser.feed(b"xxxx")
+    assert time.process_time() - before < 5  # copied again for each piece it would take minutes
+    with pytest.raises(MalformedError, match="too long"):
+        parser.feed(b"x" * sse.MAX_EVENT_BYTES)
