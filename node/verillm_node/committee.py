@@ -20,7 +20,7 @@ from verillm_node.flow import Flow
 from verillm_node.inference import signed
 from verillm_node.jobs import Party
 from verillm_node.link import check_commitment
-from verillm_node.threads import blocking
+from verillm_node.threads import blocking, until
 from verillm_node.view import View
 
 log = logging.getLogger(__name__)
@@ -144,10 +144,11 @@ async def commitment_from(
     context: Context, endpoint: str, submission: TaskSubmission
 ) -> CommitmentEvent:
     """Sends a task, ignores its tokens, returns what its worker committed to."""
-    async for events in context.link.run(endpoint, submission):
-        for event in events:
-            if isinstance(event, FailedEvent):
-                raise WorkerFailed(f"{event.error.code}: {event.error.message}")
-            if isinstance(event, CommitmentEvent):
-                return event
+    async with until(submission.task.deadline, "the worker's stream"):
+        async for events in context.link.run(endpoint, submission):
+            for event in events:
+                if isinstance(event, FailedEvent):
+                    raise WorkerFailed(f"{event.error.code}: {event.error.message}")
+                if isinstance(event, CommitmentEvent):
+                    return event
     raise WorkerFailed("the worker's stream ended without a commitment")

@@ -36,7 +36,7 @@ from verillm_node.intake import lock_of
 from verillm_node.jobs import Party
 from verillm_node.link import check_commitment
 from verillm_node.registry import Member
-from verillm_node.threads import blocking
+from verillm_node.threads import blocking, until
 
 log = logging.getLogger(__name__)
 
@@ -165,17 +165,19 @@ async def _stream(
     asked = flow.submission
     spec = context.offer(asked.quote.quote.model_id).spec
     attempt = Attempt(flow.text, asked.requests, spec)
-    async for events in context.link.run(member.endpoint, submission):
-        said = []
-        for event in events:
-            if isinstance(event, FailedEvent):
-                raise WorkerFailed(f"{event.error.code}: {event.error.message}")
-            if isinstance(event, TokenEvent):
-                said += attempt.add(event)
-                continue
-            await flow.emit(*said, *attempt.end())
-            return event
-        await flow.emit(*said)
+    deadline = min(asked.job.deadline, asked.quote.quote.expiry)
+    async with until(deadline, "the worker's stream"):
+        async for events in context.link.run(member.endpoint, submission):
+            said = []
+            for event in events:
+                if isinstance(event, FailedEvent):
+                    raise WorkerFailed(f"{event.error.code}: {event.error.message}")
+                if isinstance(event, TokenEvent):
+                    said += attempt.add(event)
+                    continue
+                await flow.emit(*said, *attempt.end())
+                return event
+            await flow.emit(*said)
     raise WorkerFailed("the worker's stream ended without a commitment")
 
 

@@ -133,14 +133,17 @@ class Scheduler:
     def _client_standing(self, submission: JobSubmission) -> ClientStanding:
         context, job = self.context, submission.job
         held = context.chain.deposit_of(job.client, context.identity.operator)
+        theirs = [
+            flow for flow in list(self._flows.values()) if flow.submission.job.client == job.client
+        ]
         promised = sum(
-            flow.submission.job.max_fee
-            for flow in list(self._flows.values())
-            if flow.submission.job.client == job.client and "posted" not in flow.stages
+            flow.submission.job.max_fee for flow in theirs if "posted" not in flow.stages
         )
+        # Of two jobs under one nonce only one can be posted: the other would be served for nothing.
+        running = any(flow.submission.job.nonce == job.nonce for flow in theirs)
         return ClientStanding(
             available=held.amount - held.unlocking - promised,
-            nonce_used=context.chain.nonce_used(job.client, job.nonce),
+            nonce_used=running or context.chain.nonce_used(job.client, job.nonce),
             now=context.chain.now(),
             job_window=context.terms.job_window,
         )
@@ -224,6 +227,9 @@ class Scheduler:
                 extra = {"job": flow.job_id, "code": error.code, "error": str(error)}
                 log.warning("step_failed", extra=extra)
                 pause = min(2 * pause, LONGEST_BACKOFF)
+            except Exception:  # unforeseen, and still no reason to end everybody else's jobs
+                log.exception("step_crashed", extra={"job": flow.job_id})
+                pause = LONGEST_BACKOFF
             await asyncio.sleep(pause)
         self._flows.pop(flow.job_id, None)
 
