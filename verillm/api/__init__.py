@@ -89,10 +89,7 @@ from verillm.api.paths import (
     template_path,
     tokenizer_path,
 )
-from verillm.api.refusal import (
-    ErrorBody,
-    status_of,
-)
+from verillm.api.refusal import ErrorBody, status_of
 from verillm.api.structs import (
     bound,
     item_from_json,

@@ -8,13 +8,7 @@ from typing import Final, NoReturn, TypeVar
 from eth_typing import ChecksumAddress
 from eth_utils.address import is_address, to_checksum_address
 
-from verillm.api.limits import (
-    MAX_BODY_BYTES,
-    MAX_DEPTH,
-    MAX_TEXT,
-    MAX_TOKENS,
-    SIGNATURE_BYTES,
-)
+from verillm.api.limits import MAX_BODY_BYTES, MAX_DEPTH, MAX_TEXT, MAX_TOKENS, SIGNATURE_BYTES
 from verillm.errors import MalformedError
 from verillm.types import Hash32
 

@@ -1,0 +1,251 @@
+"""What transactions ask of a deployment's contracts, as typed calls."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eth_typing import ChecksumAddress
+
+from verillm.chain import artifacts
+from verillm.chain.deployment import Deployment
+from verillm.model import ModelSpec
+from verillm.records import Claiming, Posting, Sealing
+from verillm.request import Job, Quote
+from verillm.task import Inner, ItemLeaf
+from verillm.types import Hash32, ModelId, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a transaction asks for; `to` None deploys."""
+
+    name: str
+    to: ChecksumAddress | None
+    data: bytes
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A checked request by its place in the drawn order, with the lengths that `reveal` fixed."""
+
+    index: int
+    prompt_tokens: int
+    new_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One party's evidence at one position, as `serve` and `compare` take it; states as bytes."""
+
+    party: int
+    inner: Inner
+    leaf: ItemLeaf
+    item_path: tuple[Hash32, ...]
+    position: int
+    token: int
+    next: int
+    slices: bytes
+    final_state: bytes
+    path: tuple[Hash32, ...]
+
+
+class Calls:
+    """Builds the calls of one deployment; amounts in token units, times in seconds."""
+
+    __slots__ = ("_adjudicator", "_contract", "_token")
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._contract, self._token = deployment.contract, deployment.token
+        self._adjudicator = deployment.adjudicator
+
+    def _call(self, name: str, *values: object) -> Call:
+        return Call(name, self._contract, artifacts.functions("VeriLLM")[name].encode(*values))
+
+    def _round_call(self, name: str, *values: object) -> Call:
+        data = artifacts.functions("Adjudicator")[name].encode(self._contract, *values)
+        return Call(name, self._adjudicator, data)
+
+    def _token_call(self, name: str, *values: object) -> Call:
+        return Call(name, self._token, artifacts.functions("DevToken")[name].encode(*values))
+
+    # Money in and out
+    def approve(self, amount: int) -> Call:
+        """Lets the contract take `amount` of the caller's tokens."""
+        return self._token_call("approve", self._contract, amount)
+
+    def mint(self, to: ChecksumAddress, amount: int) -> Call:
+        """Devnet only: makes tokens."""
+        return self._token_call("mint", to, amount)
+
+    def transfer(self, to: ChecksumAddress, amount: int) -> Call:
+        """Sends tokens."""
+        return self._token_call("transfer", to, amount)
+
+    def deposit(self, scheduler: ChecksumAddress, amount: int) -> Call:
+        """Client: puts `amount` at the disposal of jobs signed for `scheduler`."""
+        return self._call("deposit", scheduler, amount)
+
+    def request_unlock(self, scheduler: ChecksumAddress, amount: int) -> Call:
+        """Client: asks for a deposit back."""
+        return self._call("requestUnlock", scheduler, amount)
+
+    def withdraw_deposit(self, scheduler: ChecksumAddress) -> Call:
+        """Client: takes an unlocked deposit."""
+        return self._call("withdrawDeposit", scheduler)
+
+    def add_stake(self, amount: int) -> Call:
+        """Operator: adds to its stake."""
+        return self._call("addStake", amount)
+
+    def request_stake_withdrawal(self, amount: int) -> Call:
+        """Operator: asks for free stake and earnings back."""
+        return self._call("requestStakeWithdrawal", amount)
+
+    def withdraw_stake(self) -> Call:
+        """Operator: takes what it asked for."""
+        return self._call("withdrawStake")
+
+    def set_hot_key(self, hot_key: ChecksumAddress) -> Call:
+        """Operator: names the key that signs for it."""
+        return self._call("setHotKey", hot_key)
+
+    def set_endpoint(self, endpoint: str) -> Call:
+        """Operator: publishes its API's address."""
+        return self._call("setEndpoint", endpoint)
+
+    # Models and seats
+    def register_model(self, spec: ModelSpec) -> Call:
+        """Anyone: registers an immutable model version."""
+        return self._call("registerModel", spec)
+
+    def join(self, model_id: ModelId, price: int) -> Call:
+        """Operator: takes a seat at a price per token."""
+        return self._call("join", model_id, price)
+
+    def leave(self, model_id: ModelId, seat: int) -> Call:
+        """Operator: leaves a seat."""
+        return self._call("leave", model_id, seat)
+
+    def release(self, model_id: ModelId, seat: int) -> Call:
+        """Operator: frees the stake of a seat left long ago."""
+        return self._call("release", model_id, seat)
+
+    def evict(self, model_id: ModelId, seat: int) -> Call:
+        """Anyone: puts out a seat that its owner's balance no longer covers."""
+        return self._call("evict", model_id, seat)
+
+    # A job's life
+    def post(
+        self,
+        job: Job,
+        quote: Quote,
+        seat: int,
+        commitment: Hash32,
+        outputs_root: Hash32,
+        lock: int,
+        client_signature: bytes,
+        worker_signature: bytes,
+    ) -> Call:
+        """Scheduler: posts an inferencer's commitment to a signed job."""
+        values = (job, quote, seat, commitment, outputs_root, lock)
+        return self._call("post", *values, client_signature, worker_signature)
+
+    def seal(
+        self,
+        posting: Posting,
+        secret: Hash32,
+        inner: Inner,
+        inners: Sequence[Hash32],
+        signatures: Sequence[bytes],
+    ) -> Call:
+        """Scheduler: seals the committee's commitments, in drawn order."""
+        return self._call("seal", posting, secret, inner, inners, signatures)
+
+    def claim(
+        self,
+        posting: Posting,
+        sealing: Sealing,
+        outcome: Outcome,
+        reason: int,
+        paid: int,
+        bundle: Hash32,
+        attestations: Sequence[bytes] = (),
+    ) -> Call:
+        """Anyone, bonded: claims a verdict; bit k - 1 of `paid` is committee member k.
+
+        Attestations in drawn order, empty where a member gave none.
+        """
+        verdict = (outcome, reason, paid, bundle)
+        return self._call("claim", posting, sealing, *verdict, attestations)
+
+    def finalize(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
+        """Anyone: settles an unchallenged claim."""
+        return self._call("finalize", posting, sealing, claiming)
+
+    def refund(self, posting: Posting) -> Call:
+        """Anyone: ends a job that was not sealed in time."""
+        return self._call("refund", posting)
+
+    def keep(self, block: int) -> Call:
+        """Anyone: stores a block's hash, for all jobs posted or sealed in it."""
+        return self._call("keep", block)
+
+    # The public round
+    def challenge(
+        self,
+        posting: Posting,
+        sealing: Sealing,
+        claiming: Claiming,
+        outcome: Outcome = Outcome.NONE,
+        reason: int = 0,
+        bundle: Hash32 = Hash32(bytes(32)),  # noqa: B008 - immutable
+        attestations: Sequence[bytes] = (),
+    ) -> Call:
+        """Anyone, bonded: opens the public round; with a verdict that enough members attested."""
+        attested = (outcome, reason, bundle, attestations)
+        return self._call("challenge", posting, sealing, claiming, *attested)
+
+    def reveal(
+        self,
+        posting: Posting,
+        sealing: Sealing,
+        claiming: Claiming,
+        checked_index: int,
+        leaf: ItemLeaf,
+        item_path: Sequence[Hash32],
+    ) -> Call:
+        """Anyone: fixes the lengths of a checked request."""
+        record = (posting, sealing, claiming)
+        return self._round_call("reveal", *record, checked_index, leaf, item_path)
+
+    def serve(
+        self,
+        posting: Posting,
+        sealing: Sealing,
+        claiming: Claiming,
+        spec: ModelSpec,
+        checked: Checked,
+        position_index: int,
+        opening: Opening,
+    ) -> Call:
+        """Anyone: puts one party's opening of one position into calldata."""
+        record = (posting, sealing, claiming, spec)
+        return self._round_call("serve", *record, checked, position_index, opening)
+
+    def compare(
+        self,
+        posting: Posting,
+        sealing: Sealing,
+        claiming: Claiming,
+        spec: ModelSpec,
+        checked: Checked,
+        position_index: int,
+        openings: Sequence[Opening],
+    ) -> Call:
+        """Anyone: compares several parties' openings of one position."""
+        record = (posting, sealing, claiming, spec)
+        return self._round_call("compare", *record, checked, position_index, openings)
+
+    def adjudicate(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
+        """Anyone: computes the public round's verdict and settles by it."""
+        return self._call("adjudicate", posting, sealing, claiming)
