@@ -19,6 +19,7 @@ from verillm.signing import Domain, job_id, struct_hash, task_hash
 from verillm.statistics import States
 from verillm.task import (
     Commitment,
+    Inner,
     Item,
     Task,
     draw_commit,
@@ -167,7 +168,8 @@ def gather(
         for number in range(spec.committee + 1)
     )
     identifier = task_id(sealing.secret, identity, INFERENCER)
-    fault = _fault(by_number.get(INFERENCER), identifier, spec, checked)
+    unchecked = posting.job.requests - len(checked)
+    fault = _fault(by_number.get(INFERENCER), identifier, sealing.inner, spec, checked, unchecked)
     return Evidence(identity, spec, checked, parties, fault)
 
 
@@ -236,7 +238,6 @@ def _checked_request(
 ) -> CheckedRequest:
     job, request = posting.job, shown.request
     _demand(bool(request.tokens) and bool(shown.output), "a request without tokens")
-    _demand(max(shown.output) < spec.vocabulary, "an output token outside the vocabulary")
     leaf = request_leaf(request)
     _demand(
         verify_proof(job.requests_root, leaf, shown.index, job.requests, shown.path),
@@ -317,8 +318,10 @@ def _is_committed(shown: PartyEvidence) -> bool:
 def _fault(
     shown: PartyEvidence | None,
     identifier: TaskId,
+    inner: Inner,
     spec: ModelSpec,
     checked: Sequence[CheckedRequest],
+    unchecked: int,
 ) -> EvidenceError | None:
     """What the inferencer's own task, leaves and output prove against it; silence nothing."""
     if shown is None or not shown.openings:
@@ -326,7 +329,9 @@ def _fault(
     reason = (
         _task_fault(shown.task, identifier, spec, checked)
         or _trace_fault(shown, checked)
+        or _vocabulary_fault(checked, spec)
         or _length_fault(checked, spec)
+        or _count_fault(inner, checked, unchecked, spec)
     )
     return EvidenceError(reason, "by its own commitment", INFERENCER) if reason else None
 
@@ -351,6 +356,24 @@ def _trace_fault(shown: PartyEvidence, checked: Sequence[CheckedRequest]) -> Rea
         if leaf != (each.prompt_tokens, each.new_tokens, digest) or not follows:
             return Reason.OUTPUT_MISMATCH
     return None
+
+
+def _vocabulary_fault(checked: Sequence[CheckedRequest], spec: ModelSpec) -> Reason | None:
+    """What is no token at all no model can have chosen, and no verifier can run."""
+    largest = max(max(each.output) for each in checked)
+    return Reason.OUTSIDE_NUCLEUS if largest >= spec.vocabulary else None
+
+
+def _count_fault(
+    inner: Inner, checked: Sequence[CheckedRequest], unchecked: int, spec: ModelSpec
+) -> Reason | None:
+    """The fee follows from the counts: they must be those of the checked requests and leave what
+    the others can hold, which is nothing where all are checked.
+    """
+    prompt = inner.prompt_tokens - sum(each.prompt_tokens for each in checked)
+    new = inner.new_tokens - sum(each.new_tokens for each in checked)
+    possible = min(prompt, new) >= unchecked and prompt + new <= unchecked * spec.context
+    return None if possible else Reason.LENGTH
 
 
 def _length_fault(checked: Sequence[CheckedRequest], spec: ModelSpec) -> Reason | None:

@@ -82,6 +82,7 @@ class Verdict:
 
 
 _BY_EVIDENCE: Final = {
+    Reason.OUTSIDE_NUCLEUS: Outcome.REFUND,
     Reason.LENGTH: Outcome.REFUND,
     Reason.AFTER_END: Outcome.REFUND,
     Reason.TASK_MISMATCH_INFERENCER: Outcome.REFUND,

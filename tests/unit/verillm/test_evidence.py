@@ -10,6 +10,7 @@ from tests.unit.verillm.builders import (
     END,
     SEAL_BEACON,
     SPEC,
+    VOCABULARY,
     Plan,
     World,
     bf16,
@@ -196,6 +197,39 @@ def test_an_output_cut_short_is_a_refund_for_its_length() -> None:
 def test_an_output_padded_past_its_end_token_is_a_refund_for_that() -> None:
     plan = Plan(finish=lambda output: (*output[:2], END, 5))
     assert kind(judged(make_world(plan))) == (Outcome.REFUND, Reason.AFTER_END)
+
+
+@pytest.mark.parametrize("token", [VOCABULARY, 2**32 - 1])
+def test_an_output_token_outside_the_vocabulary_is_outside_every_nucleus(token: int) -> None:
+    # No verifier can run it, so they are silent or were given something else: it decides nothing.
+    plan = Plan(finish=lambda output: (*output[:-1], token), most=4)
+    assert kind(judged(make_world(plan))) == (Outcome.REFUND, Reason.OUTSIDE_NUCLEUS)
+    plan = replace(plan, silent=frozenset({1, 2, 3}))
+    assert kind(judged(make_world(plan))) == (Outcome.REFUND, Reason.OUTSIDE_NUCLEUS)
+
+
+@pytest.mark.parametrize("requests", [1, 2, 3])
+@pytest.mark.parametrize("field", ["prompt_tokens", "new_tokens"])
+@pytest.mark.parametrize("change", [-1, 1, 10**6])
+def test_a_fee_for_other_tokens_than_there_are_is_refused(
+    requests: int, field: str, change: int
+) -> None:
+    # The fee follows from the counts that the inferencer commits to. Of three requests two are
+    # checked, so more for the third cannot be told from a longer prompt; less than one token can.
+    world = make_world(Plan(requests=requests))
+    inner = world.committed[0].inner
+    counted = replace(inner, **{field: getattr(inner, field) + change})
+    verdict = judged(sealed_as(world, replace(world.committed[0], inner=counted)))
+    if requests < 3:
+        assert kind(verdict) == (Outcome.REFUND, Reason.LENGTH)
+
+
+def test_a_fee_for_more_than_the_unchecked_requests_can_hold_is_refused() -> None:
+    world = make_world()
+    inner = world.committed[0].inner
+    counted = replace(inner, new_tokens=inner.new_tokens + SPEC.context)
+    verdict = judged(sealed_as(world, replace(world.committed[0], inner=counted)))
+    assert kind(verdict) == (Outcome.REFUND, Reason.LENGTH)
 
 
 def test_an_output_that_ends_with_an_end_token_may_be_short() -> None:
@@ -410,7 +444,7 @@ FALSE_BUNDLES: dict[str, Callable[[World], World]] = {
     "output_path": first_checked(output_path=()),
     "no_output": first_checked(output=()),
     "other_output": first_checked(output=(1, 2, 3)),
-    "output_outside_vocabulary": first_checked(output=(96,)),
+    "output_outside_vocabulary": first_checked(output=(VOCABULARY,)),
     "party_twice": lambda w: reseed(w, parties=w.bundle.parties + w.bundle.parties[:1]),
     "party_not_drawn": with_party(1, party=9),
     "openings_swapped": lambda w: with_party(1, openings=w.bundle.parties[2].openings)(w),
