@@ -130,7 +130,7 @@ def town(folder: Path, cheater: int = 0, workers: int = 4) -> Iterator[Town]:
             made.close()
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VERILLM_HOME", str(tmp_path_factory.getbasetemp() / "home"))
