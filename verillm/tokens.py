@@ -5,7 +5,7 @@ so that every forged token wins.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,8 @@ from verillm.types import PPM, Bits, Floats, Hash32, Mask, Outcome, Reason
 
 MEAN_OVER = 32
 """A shorter output's mean margin is taken as if the tokens that it lacks had none."""
+Vote = tuple[int, int, bool]
+"""Margin in the refund and in the slash tier (ppm), and whether the token is outside."""
 _ROWS = 32
 """States whose logits are held at once."""
 _G_MAX = gumbel(np.array([0xFFFFFFFF], np.uint32))[0]
@@ -122,22 +124,56 @@ class Noisy:
         return np.float32(self.sampling.temperature / PPM)
 
 
-def averaged(finals: Sequence[Bits]) -> Floats:
-    """The verifiers' states, averaged in float32."""
-    mean: Floats = np.mean([to_floats(bits) for bits in finals], axis=0, dtype=np.float32)
-    return mean
-
-
 def token_statistics(
     requests: Sequence[Generated], head: Head, profile: CheckProfile
 ) -> TokenStatistics:
-    """Margins of all generated tokens; EvidenceError if a state yields no finite logits."""
-    borders = Borders.of(profile)
-    found = [each for request in requests for each in _of_request(request, head, borders)]
+    """Margins of all generated tokens, each the one that a majority of the verifiers reaches.
+
+    Not of their averaged states: one verifier's garbage at one position, which the comparison of
+    states tolerates, would move the average by a third of it, against an honest token or for a
+    forged one. States without finite logits abstain; EvidenceError if no majority is left.
+    """
+    return collected(
+        majority(cast)
+        for request in requests
+        for cast in zip(
+            *(votes(request, finals, head, profile) for finals in request.finals), strict=True
+        )
+    )
+
+
+def votes(
+    request: Generated, finals: Bits, head: Head, profile: CheckProfile
+) -> tuple[Vote | None, ...]:
+    """What one verifier's states uint16 [N, hidden] say of each token of an output; None where
+    they have no finite logits.
+    """
+    if len(request.output) and max(request.output) >= head.vocabulary:
+        raise EvidenceError(Reason.EVIDENCE_MISSING, "a token without a head row")
+    return tuple(_votes(request, finals, head, Borders.of(profile)))
+
+
+def majority(cast: Sequence[Vote | None]) -> Vote:
+    """The largest margins that more than half of the verifiers reach, and whether so many say
+    outside; EvidenceError if so many do not say anything.
+    """
+    needed = len(cast) // 2 + 1
+    given = [vote for vote in cast if vote is not None]
+    if len(given) < needed:
+        raise EvidenceError(Reason.EVIDENCE_MISSING, "too few verifiers' states give logits")
+    reached, reached_above = (
+        sorted((vote[tier] for vote in given), reverse=True)[needed - 1] for tier in (0, 1)
+    )
+    return reached, reached_above, sum(vote[2] for vote in given) >= needed
+
+
+def collected(found: Iterable[Vote]) -> TokenStatistics:
+    """The statistics of all tokens' votes."""
+    all_votes = tuple(found)
     return TokenStatistics(
-        tuple(margin for margin, _, _ in found),
-        tuple(above for _, above, _ in found),
-        tuple(at for at, (_, _, outside) in enumerate(found) if outside),
+        tuple(margin for margin, _, _ in all_votes),
+        tuple(above for _, above, _ in all_votes),
+        tuple(at for at, (_, _, outside) in enumerate(all_votes) if outside),
     )
 
 
@@ -158,7 +194,7 @@ def judge_tokens(statistics: TokenStatistics, profile: CheckProfile) -> tuple[Ou
 
 def margins(
     logits: Floats, token: int, sampling: Sampling, seed: Hash32, position: int, borders: Borders
-) -> tuple[int, int, bool]:
+) -> Vote:
     """Margin of one token (ppm) in the refund and in the slash tier, and whether it is outside.
 
     logits : float32 [vocabulary] of the state at absolute `position`.
@@ -174,22 +210,19 @@ def margins(
     return _margin(noisy, token, rivals), _margin(noisy, token, above), outside
 
 
-def _of_request(
-    request: Generated, head: Head, borders: Borders
-) -> Iterator[tuple[int, int, bool]]:
-    if len(request.output) and max(request.output) >= head.vocabulary:
-        raise EvidenceError(Reason.EVIDENCE_MISSING, "a token without a head row")
-    states = averaged(request.finals)
-    first = request.prompt_tokens - 1
+def _votes(request: Generated, finals: Bits, head: Head, borders: Borders) -> Iterator[Vote | None]:
+    states, first = to_floats(finals), request.prompt_tokens - 1
     for start in range(0, len(request.output), _ROWS):
         with np.errstate(over="ignore", invalid="ignore"):
             block = head.logits(states[start : start + _ROWS])
-        if not np.isfinite(block).all():
-            raise EvidenceError(Reason.EVIDENCE_MISSING, "a verifier's states give no logits")
         tokens = request.output[start : start + _ROWS]
         for at, (logits, token) in enumerate(zip(block, tokens, strict=True)):
             where = first + start + at
-            yield margins(logits, token, request.sampling, request.seed, where, borders)
+            yield (
+                margins(logits, token, request.sampling, request.seed, where, borders)
+                if np.isfinite(logits).all()
+                else None
+            )
 
 
 def _margin(noisy: Noisy, token: int, rivals: Mask) -> int:

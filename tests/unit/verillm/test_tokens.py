@@ -15,7 +15,6 @@ from verillm.tokens import (
     Borders,
     Generated,
     TokenStatistics,
-    averaged,
     judge_tokens,
     margins,
     token_statistics,
@@ -213,12 +212,6 @@ def test_each_threshold_is_exclusive_and_has_its_own_reason(
     statistics: TokenStatistics, expected: tuple[Outcome, Reason]
 ) -> None:
     assert judge_tokens(statistics, PROFILE) == expected
-
-
-def test_states_are_averaged_in_float32() -> None:
-    bits = [np.array([[0x3F80, 0x4000]], np.uint16), np.array([[0x4000, 0xC000]], np.uint16)]
-    assert averaged(bits).dtype == np.float32
-    assert averaged(bits).tolist() == [[1.5, 0.0]]
 
 
 def test_states_that_overflow_the_logits_are_missing_evidence() -> None:
