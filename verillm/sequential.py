@@ -1,11 +1,12 @@
 """A test over all jobs of one worker, for cheats too small to show in any one of them.
 
-Each generated token gives one margin (`verillm.tokens`, by the clique's averaged states). Margins
-are binned; a bin has, per suspected cheat, the logarithm of how much likelier it is under the cheat
-than under honest work. Started at one job, the running product is a nonnegative martingale for an
-honest worker, so that it ever exceeds 1e5 with probability at most 1e-5 (Ville's inequality). A
-worker may turn bad late: the products are started anew at every job and averaged with weights that
-sum to one, 1/(j(j+1)) at job j, and so are the cheats. The average is one martingale still.
+Each generated token gives one margin (`verillm.tokens`: what a majority of the clique reaches).
+Margins are binned; a bin has, per suspected cheat, the logarithm of how much likelier it is under
+the cheat than under honest work. Started at one job, the running product is a nonnegative
+martingale for an honest worker, so that it ever exceeds 1e5 with probability at most 1e-5 (Ville's
+inequality). A worker may turn bad late: the products are started anew at every job and averaged
+with weights that sum to one, 1/(j(j+1)) at job j, and so are the cheats. The average is one
+martingale still.
 
 A verdict on one job never rests on it: it says whose jobs to challenge together.
 """

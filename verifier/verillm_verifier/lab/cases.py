@@ -6,9 +6,10 @@ numbers up. `Case.verdict` is proven equal to `verillm.verdict.judge` by a test.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import combinations
 
 import numpy as np
@@ -17,7 +18,16 @@ from numpy.typing import NDArray
 from verillm.model import CheckProfile
 from verillm.statistics import PairStatistics, States, distances, is_finite, zone
 from verillm.task import Item
-from verillm.tokens import Generated, Head, TokenStatistics, judge_tokens, token_statistics
+from verillm.tokens import (
+    Generated,
+    Head,
+    TokenStatistics,
+    Vote,
+    collected,
+    judge_tokens,
+    majority,
+    votes,
+)
 from verillm.types import PPM, Bits, Ints, Mask, Outcome, Reason
 from verillm.verdict import PartyStatus, Verdict, decide
 from verillm_verifier.runs import Job
@@ -54,6 +64,10 @@ class Cells:
         )
 
 
+Votes = MutableMapping[str, tuple[Vote | None, ...]]
+"""What the states of a view say of the tokens: the costly part, which a caller may keep."""
+
+
 class Case:
     """A job's item and output, and the named views of it."""
 
@@ -64,6 +78,7 @@ class Case:
         views: Mapping[str, View],
         profile: CheckProfile,
         head: Head,
+        kept: Votes | None = None,
     ) -> None:
         self.item = item
         self.output = output
@@ -71,7 +86,7 @@ class Case:
         self.profile = profile
         self._head = head
         self._cells: dict[tuple[str, str], Cells] = {}
-        self._margins: dict[tuple[str, ...], TokenStatistics] = {}
+        self._votes: Votes = {} if kept is None else kept
         self._finite = {
             name: is_finite(view.slices) and is_finite(view.finals) for name, view in views.items()
         }
@@ -85,7 +100,7 @@ class Case:
     def forget(self) -> None:
         """Drop what was computed, so that it can be timed."""
         self._cells.clear()
-        self._margins.clear()
+        self._votes.clear()
 
     @property
     def prompt_tokens(self) -> int:
@@ -105,16 +120,20 @@ class Case:
         return self._cells[key]
 
     def margins(self, clique: Sequence[str]) -> TokenStatistics:
-        """Return the token statistics by the averaged states of some views."""
-        key = tuple(sorted(clique))
-        if key not in self._margins:
-            first = self.prompt_tokens - 1
-            finals = tuple(self.views[name].finals[first:] for name in key)
+        """Return the token statistics by the states of some views."""
+        cast = zip(*(self.votes(name) for name in clique), strict=True)
+        return collected(majority(each) for each in cast)
+
+    def votes(self, name: str) -> tuple[Vote | None, ...]:
+        """Return what one view's states say of each token."""
+        finals = self.views[name].finals[self.prompt_tokens - 1 :]
+        key = f"{name} {sha256(finals.tobytes()).hexdigest()[:16]}"
+        if key not in self._votes:
             generated = Generated(
-                self.prompt_tokens, self.output, self.item.sampling, self.item.seed, finals
+                self.prompt_tokens, self.output, self.item.sampling, self.item.seed, (finals,)
             )
-            self._margins[key] = token_statistics([generated], self._head, self.profile)
-        return self._margins[key]
+            self._votes[key] = votes(generated, finals, self._head, self.profile)
+        return self._votes[key]
 
     def verdict(self, shown: str, committee: Sequence[str], positions: Sequence[int]) -> Verdict:
         """Judge an inferencer's view by a committee's at the drawn positions."""

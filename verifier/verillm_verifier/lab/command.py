@@ -71,7 +71,9 @@ def _run(options: argparse.Namespace) -> None:
     folder = options.model or cache_home() / "models" / "smollm2-135m-instruct"
     profile = read_profile(options.profile or shipped(folder))
     study = Study(folder, options.engine, prompts=options.prompts, new_tokens=options.new_tokens)
-    lab = Lab(folder, profile, collect(study, options.work or cache_home() / "lab", _say))
+    work = options.work or cache_home() / "lab"
+    memory = work / f"votes {folder.name}.json"
+    lab = Lab(folder, profile, collect(study, work, _say), memory)
     found = {
         "model": {
             "name": folder.name,
@@ -83,6 +85,7 @@ def _run(options: argparse.Namespace) -> None:
         **as_json(experiment(lab, _say, options.draws)),
         "others": [json.loads(path.read_text("utf-8")) for path in options.also],
     }
+    lab.remember()
     outputs: dict[Path | None, Callable[[], str]] = {
         options.figures: lambda: json.dumps(found, indent=1) + "\n",
         options.out: lambda: write(found),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -14,9 +15,10 @@ from verillm.head import HeadArray, HeadRows
 from verillm.model import CheckProfile
 from verillm.sequential import Table
 from verillm.statistics import to_floats
+from verillm.task import Item
 from verillm.types import Hash32
 from verillm_verifier.lab import pooled
-from verillm_verifier.lab.cases import Case, View
+from verillm_verifier.lab.cases import Case, View, Votes
 from verillm_verifier.lab.matrix import HONEST, honest, inferencers, verifiers
 from verillm_verifier.lab.study import SUBTLE, Group
 from verillm_verifier.lab.trials import (
@@ -30,11 +32,11 @@ from verillm_verifier.lab.trials import (
     run,
     tokens_needed,
 )
-from verillm_verifier.lab.views import forged, nudged
+from verillm_verifier.lab.views import forged, nudged, shifted
 
 DRAWS = 100
 SEED = 7
-NUDGED = "int4"
+NUDGED = ("int4", "swapped")
 MIXED = ("bf16", "chunked", "fp32")
 ALL_KINDS = (Setting("16, mixed", 16), Setting("32, mixed", 32))
 
@@ -65,13 +67,21 @@ class Findings:
 class Lab:
     """Groups of jobs under one profile, as cases; margins are computed once."""
 
-    def __init__(self, folder: Path, profile: CheckProfile, groups: Iterable[Group]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        profile: CheckProfile,
+        groups: Iterable[Group],
+        memory: Path | None = None,
+    ) -> None:
         rows = HeadRows(folder)
         self.rows = to_floats(np.asarray(rows.rows(0, rows.vocabulary)))
         self.head = HeadArray(self.rows)
         self.profile = profile
         self.groups = {group.name: group for group in groups}
         self._cases: dict[tuple[str, bool], list[Case]] = {}
+        self._memory = memory
+        self._votes = _recall(memory)
 
     def cases(self, group: str, other_seed: bool = False) -> list[Case]:
         """Return a group's jobs; under another seed than they were sampled with if asked."""
@@ -99,11 +109,40 @@ class Lab:
             if group.name == HONEST:
                 neighbour = group.jobs[(place + 1) % len(group.jobs)]
                 views |= forged(views[OWN], View.of(neighbour))
-            if group.name == NUDGED:
+                views["shifted"] = shifted(views["bf16"], len(item.tokens))
+            if group.name in NUDGED:
                 views["nudged"] = nudged(views["bf16"], item, output, self.head, self.rows)
             if other_seed:
                 item = replace(item, seed=Hash32(sha256(b"best of n" + item.seed).digest()))
-            yield Case(item, output, views, self.profile, self.head)
+            kept = self._votes.setdefault(self._key(group, place, item), {})
+            yield Case(item, output, views, self.profile, self.head, kept)
+
+    def _key(self, group: Group, place: int, item: Item) -> str:
+        """Name all that votes depend on, but for the view: tokens, seed, borders."""
+        tokens = sha256(str(group.jobs[place].tokens).encode()).hexdigest()[:16]
+        borders = f"{self.profile.mass_epsilon} {self.profile.logit_tau}"
+        return f"{group.name} {place} {tokens} {item.seed.hex()[:16]} {borders}"
+
+    def remember(self) -> None:
+        """Keep the votes that were computed."""
+        if self._memory is None:
+            return
+        partial = self._memory.with_suffix(".partial")
+        partial.write_text(json.dumps(self._votes, separators=(",", ":")), "utf-8")
+        partial.replace(self._memory)
+
+
+def _recall(memory: Path | None) -> dict[str, Votes]:
+    if memory is None or not memory.is_file():
+        return {}
+    document = json.loads(memory.read_text("utf-8"))
+    return {
+        job: {
+            view: tuple(None if vote is None else tuple(vote) for vote in cast)
+            for view, cast in views.items()
+        }
+        for job, views in document.items()
+    }
 
 
 def experiment(lab: Lab, report: Callable[[str], None], draws: int = DRAWS) -> Findings:
@@ -116,7 +155,7 @@ def experiment(lab: Lab, report: Callable[[str], None], draws: int = DRAWS) -> F
         caught = rows[-1].results[0].caught
         report(f"[{number}/{len(trials)}] {trial.title}: {caught.value:.3f} of {caught.draws}")
     report("how much freedom the tolerance leaves")
-    freedom = pooled.freedom(lab.cases(HONEST)[::2], MIXED, lab.head)
+    freedom = pooled.freedom(lab.cases(HONEST)[::2], "bf16", lab.head)
     report("the test over a worker's jobs")
     table, alarms, quiet = sequential(lab)
     return Findings(tuple(rows), freedom, table, alarms, quiet)
@@ -124,7 +163,11 @@ def experiment(lab: Lab, report: Callable[[str], None], draws: int = DRAWS) -> F
 
 def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
     """Run one trial in every setting."""
-    cases = lab.cases(trial.group, trial.seed)
+    cases = [
+        case
+        for case in lab.cases(trial.group, trial.seed)
+        if case.prompt_tokens >= trial.least_prompt
+    ]
     settings = SETTINGS if trial.role is Role.INFERENCER else ALL_KINDS
     results = tuple(run(trial, cases, setting, draws, SEED) for setting in settings)
     jobs, tokens = len(cases), sum(case.new_tokens for case in cases)

@@ -14,8 +14,7 @@ import numpy as np
 from verillm.draw import positions
 from verillm.request import Sampling
 from verillm.sampling import probabilities
-from verillm.statistics import zone
-from verillm.tokens import averaged
+from verillm.statistics import to_floats, zone
 from verillm.types import PPM, Hash32
 from verillm_verifier.lab.cases import Case, distance_cells
 from verillm_verifier.lab.matrix import HONEST
@@ -108,7 +107,7 @@ def _borders(lab: Lab) -> dict[str, dict[str, list[int]]]:
 
 
 def _beyond(case: Case, name: str, lab: Lab) -> int:
-    finals = averaged([case.views["bf16"].finals[case.prompt_tokens - 1 :]])
+    finals = to_floats(case.views["bf16"].finals[case.prompt_tokens - 1 :])
     sampling = case.item.sampling
     worst = max(
         _excess(logits, token, name, sampling)

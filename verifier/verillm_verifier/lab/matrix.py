@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from verillm_verifier.attacks.caches import SINKS, WINDOW
 from verillm_verifier.lab.trials import Role, Trial
 
 HONEST = "bf16 rows 16, plain"
@@ -35,6 +36,7 @@ FORGED = {
     "replayed": "the trace of another request",
     "patched": "another request's states at one position in five",
 }
+LEAST_PROMPT = {"windowed": SINKS + WINDOW + 1}
 QUANTISED = {"int8_row": "int8 rows", "int4": "int4 groups"}
 
 
@@ -46,7 +48,7 @@ def honest(names: Sequence[str]) -> list[Trial]:
 def inferencers(groups: Sequence[str]) -> list[Trial]:
     """Return the inferencer's cheats over the groups at hand."""
     own = [
-        Trial(name, title, Role.INFERENCER, name)
+        Trial(name, title, Role.INFERENCER, name, least_prompt=LEAST_PROMPT.get(name, 0))
         for name, title in TITLES.items()
         if name in groups
     ]
@@ -62,18 +64,28 @@ def inferencers(groups: Sequence[str]) -> list[Trial]:
         if name in groups
     ]
     forged = [Trial(name, title, Role.INFERENCER, HONEST, name) for name, title in FORGED.items()]
+    helped = [trial for trial in _helped() if trial.group in groups]
     return [
         *own,
         Trial("other seed", "sampled under a seed of its own (best of n)", Role.INFERENCER,
               HONEST, seed=True),
         *prefilled,
+        *helped,
+        *forged,
+    ]  # fmt: skip
+
+
+def _helped() -> list[Trial]:
+    """Return the cheats that nudge states, and those that a verifier takes part in."""
+    return [
         Trial("nudged", "prefill attack, int4, final states nudged", Role.INFERENCER, "int4",
               "nudged"),
         Trial("nudged helped", "the same, and a verifier that shows nudged states too",
               Role.INFERENCER, "int4", "nudged", ("nudged",)),
         Trial("int8_row helped", "int8 per row, and a verifier that shows the same states",
               Role.INFERENCER, "int8_row", "own", ("own",)),
-        *forged,
+        Trial("swapped helped", "one token swapped, and a verifier whose states choose it",
+              Role.INFERENCER, "swapped", "own", ("nudged",)),
     ]  # fmt: skip
 
 
@@ -94,4 +106,11 @@ def verifiers(views: Sequence[str]) -> list[Trial]:
         for name, title in QUANTISED.items()
         if f"quantised {name}" in views
     ]
-    return [*quantised, *forged]
+    shifted = Trial(
+        "verifier shifted",
+        "true states but for one token's, which is far off",
+        Role.VERIFIER,
+        HONEST,
+        fixed=("shifted",),
+    )
+    return [*quantised, *forged, shifted]

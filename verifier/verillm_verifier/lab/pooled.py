@@ -9,7 +9,8 @@ import numpy as np
 
 from verillm.sampling import scores
 from verillm.sequential import Suspicion, Table, fit
-from verillm.tokens import Head, averaged
+from verillm.statistics import to_floats
+from verillm.tokens import Head
 from verillm.types import PPM
 from verillm_verifier.lab.cases import Case
 
@@ -96,7 +97,7 @@ def quiet(cases: Sequence[Case], clique: str, table: Table, seed: int) -> Quiet:
     return Quiet(clique, sum(count for _, count in jobs), RUNS, highest)
 
 
-def freedom(cases: Sequence[Case], clique: Sequence[str], head: Head) -> Freedom:
+def freedom(cases: Sequence[Case], verifier: str, head: Head) -> Freedom:
     """Return the freedom left by a profile's margins, on jobs whose states are honest.
 
     A position offers a choice if another token's score is within the largest margin. Choosing at
@@ -106,7 +107,7 @@ def freedom(cases: Sequence[Case], clique: Sequence[str], head: Head) -> Freedom
     by_max, by_mean, tokens = 0.0, 0.0, 0
     for case in cases:
         profile = case.profile
-        gaps = _gaps(case, clique, head)
+        gaps = _gaps(case, verifier, head)
         within = [np.sum(gap <= profile.margin_max_refund / PPM) for gap in gaps]
         by_max += float(np.log2(within).sum())
         cheapest = np.sort([gap[1] for gap in gaps])
@@ -117,10 +118,10 @@ def freedom(cases: Sequence[Case], clique: Sequence[str], head: Head) -> Freedom
     return Freedom(len(cases), tokens // len(cases), by_max / tokens, by_mean / tokens)
 
 
-def _gaps(case: Case, clique: Sequence[str], head: Head) -> list[np.ndarray]:
+def _gaps(case: Case, verifier: str, head: Head) -> list[np.ndarray]:
     """Return, per generated position, the best 64 scores' distances from the best, ascending."""
     first = case.prompt_tokens - 1
-    states = averaged([case.views[name].finals[first:] for name in clique])
+    states = to_floats(case.views[verifier].finals[first:])
     gaps = []
     for at, logits in enumerate(head.logits(states)):
         ranked = scores(logits, case.item.sampling, case.item.seed, first + at)

@@ -46,6 +46,8 @@ class Trial:
     fixed: tuple[str, ...] = ()
     seed: bool = False
     """Judged under another seed than it was sampled with."""
+    least_prompt: int = 0
+    """Prompts with fewer tokens are left out: the cheat changes nothing in them."""
 
 
 @dataclass(frozen=True, slots=True)

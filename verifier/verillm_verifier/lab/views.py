@@ -20,6 +20,8 @@ from verillm_verifier.attacks.states import (
 )
 from verillm_verifier.lab.cases import View
 
+FAR_OFF = np.uint16(0x4180)
+"""16 in bf16."""
 PATCHED_SHARE = 0.2
 PUSHES = 12
 PUSH_GROWTH = 1.3
@@ -40,6 +42,13 @@ def forged(view: View, other: View) -> dict[str, View]:
         "replayed": replayed(view, other),
         "patched": patched(view, replayed(view, other)),
     }
+
+
+def shifted(view: View, prompt_tokens: int) -> View:
+    """Return a view whose final state is far off where one token in the middle was chosen."""
+    finals = view.finals.copy()
+    finals[(prompt_tokens - 1 + len(finals)) // 2] = FAR_OFF
+    return View(view.slices, finals)
 
 
 def replayed(view: View, other: View) -> View:
