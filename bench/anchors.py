@@ -202,6 +202,9 @@ def main() -> int:
     options.add_argument("--out", type=Path)
     asked = options.parse_args()
     folder = cache_home() / "models" / "smollm2-135m-instruct"
+    if not (cache_home() / "lab").is_dir():
+        print("no runs are kept: `make lab` first")
+        return 0
     groups = collect(Study(folder), cache_home() / "lab", lambda line: print(line, file=sys.stderr))
     page = PAGE.format(table=table(Lab(folder, read_profile(shipped(folder)), groups)))
     if asked.out:

@@ -1,0 +1,217 @@
+"""Every shipped threshold: loosened it lets its cheat pass, tightened it hits honest work.
+
+`violations` says what a profile does wrong to jobs that the lab measured on the real model
+(`verillm-audit lab --fixtures`). The shipped profile does nothing wrong; each change of one
+threshold must be seen, or the tests have no power.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import verillm
+from verillm.model import CheckProfile
+from verillm.statistics import PairStatistics, ratio
+from verillm.tokens import TokenStatistics, judge_tokens
+from verillm.types import Outcome
+from verillm.verdict import PartyStatus, decide
+from verillm_verifier.lab.command import read_profile
+
+NAME = "smollm2-135m-instruct.json"
+PROFILE = read_profile(Path(verillm.__file__).parent / "data" / "profiles" / NAME)
+FOUND: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "fixtures" / "lab" / NAME).read_text("utf-8")
+)
+CAUGHT_BY_STATES = {
+    "int8_row": 1.0, "int4": 1.0, "skipped": 1.0, "whispered": 1.0, "patched": 0.5,
+}  # fmt: skip
+"""Least share of pairs that must disagree."""
+CAUGHT_BY_TOKENS = {"int4": 1.0, "other seed": 1.0, "temperature": 0.75, "swapped": 0.3}
+"""Least share of jobs that must be rejected."""
+SLASHED_BY_TOKENS = {"int4": 1.0, "other seed": 1.0}
+Change = Callable[[CheckProfile], CheckProfile]
+
+
+def statistics(job: dict[str, Any], verifier: int, profile: CheckProfile) -> PairStatistics:
+    """The inferencer against one verifier, from kept distances."""
+    total = over = cells = 0
+    for where, row in zip(job["zones"], job["apart"][verifier], strict=True):
+        total += sum(
+            ratio(apart, layer, where) for apart, layer in zip(row, profile.layers, strict=True)
+        )
+        cells += len(row)
+        over += any(
+            apart > layer.cap[where] for apart, layer in zip(row, profile.layers, strict=True)
+        )
+    return PairStatistics(total, cells, over)
+
+
+def pairs(kind: str, profile: CheckProfile) -> list[PairStatistics]:
+    """All jobs of a kind against every verifier."""
+    return [
+        statistics(job, verifier, profile)
+        for job in FOUND["states"][kind]
+        for verifier in range(len(job["apart"]))
+    ]
+
+
+def tokens(kind: str) -> list[TokenStatistics]:
+    """All jobs' margins."""
+    return [
+        TokenStatistics(
+            tuple(job["margins"].get(str(at), 0) for at in range(job["count"])),
+            tuple(job["above"].get(str(at), 0) for at in range(job["count"])),
+            (),
+        )
+        for job in FOUND["tokens"][kind]
+    ]
+
+
+def share(hits: list[bool]) -> float:
+    return sum(hits) / len(hits)
+
+
+def violations(profile: CheckProfile) -> list[str]:
+    """What a profile gets wrong."""
+    return [*_of_states(profile), *_of_tokens(profile), *_of_borders(profile)]
+
+
+def _of_states(profile: CheckProfile) -> list[str]:
+    refund, slash = (
+        (profile.mean_refund, profile.over_refund),
+        (profile.mean_slash, profile.over_slash),
+    )
+    wrong = [
+        f"honest {kind} disagrees"
+        for kind in FOUND["honest"]
+        if not all(pair.agrees(*refund) for pair in pairs(kind, profile))
+    ]
+    wrong += [
+        f"{kind} passes"
+        for kind, least in CAUGHT_BY_STATES.items()
+        if share([not pair.agrees(*refund) for pair in pairs(kind, profile)]) < least
+    ]
+    wrong += [
+        f"{kind} is not slashed"
+        for kind in ("int4", "skipped", "int8_row")
+        if not all(not pair.agrees(*slash) for pair in pairs(kind, profile))
+    ]
+    patched = [pair.over > profile.over_refund for pair in pairs("patched", profile)]
+    int4 = [pair.over > profile.over_slash for pair in pairs("int4", profile)]
+    if share(patched) < 0.5 or not all(int4):
+        wrong.append("patched is not seen by its count")
+    return wrong
+
+
+def _of_tokens(profile: CheckProfile) -> list[str]:
+    wrong = [
+        f"honest tokens of {kind} are rejected"
+        for kind in FOUND["honest"]
+        if any(judge_tokens(job, profile)[0] is not Outcome.ACCEPT for job in tokens(kind))
+    ]
+    # In a long output one large margin hardly moves the mean: the largest must do alone.
+    large = [max(job.margins) > profile.margin_max_refund for job in tokens("temperature")]
+    if share(large) < 0.5:
+        wrong.append("no margin of temperature is too large")
+    for least, outcomes in (
+        (CAUGHT_BY_TOKENS, (Outcome.REFUND, Outcome.SLASH)),
+        (SLASHED_BY_TOKENS, (Outcome.SLASH,)),
+    ):
+        wrong += [
+            f"tokens of {kind} pass"
+            for kind, wanted in least.items()
+            if share([judge_tokens(job, profile)[0] in outcomes for job in tokens(kind)]) < wanted
+        ]
+    return wrong
+
+
+def _of_borders(profile: CheckProfile) -> list[str]:
+    spare = {
+        "top_p": profile.mass_epsilon, "min_p": profile.logit_tau, "top_k": profile.logit_tau,
+    }  # fmt: skip
+    wrong = []
+    for border, tolerance in spare.items():
+        found = FOUND["borders"][border]
+        if any(beyond > tolerance for beyond in found["honest"]):
+            wrong.append(f"an honest token is outside {border}")
+        if share([beyond > tolerance for beyond in found["ignored"]]) < 0.5:
+            wrong.append(f"ignoring {border} passes")
+    return wrong
+
+
+def scaled(field: str, factor: float) -> Change:
+    return lambda profile: replace(profile, **{field: round(getattr(profile, field) * factor)})
+
+
+def layers(field: str, factor: float) -> Change:
+    def change(profile: CheckProfile) -> CheckProfile:
+        changed = []
+        for layer in profile.layers:
+            values: Any = tuple(round(each * factor) for each in getattr(layer, field))
+            changed.append(replace(layer, **{field: values}))
+        return replace(profile, layers=tuple(changed))
+
+    return change
+
+
+LOOSENED: dict[str, tuple[Change, str]] = {
+    "mean_refund": (scaled("mean_refund", 2.0), "int8_row passes"),
+    "mean_slash": (scaled("mean_slash", 2.0), "int8_row is not slashed"),
+    "over_refund": (lambda p: replace(p, over_refund=16), "patched is not seen by its count"),
+    "over_slash": (lambda p: replace(p, over_slash=32), "patched is not seen by its count"),
+    "margin_mean": (scaled("margin_mean", 20.0), "tokens of temperature pass"),
+    "margin_max_refund": (
+        scaled("margin_max_refund", 20.0),
+        "no margin of temperature is too large",
+    ),
+    "margin_max_slash": (scaled("margin_max_slash", 20.0), "tokens of int4 pass"),
+    "mass_epsilon": (lambda p: replace(p, mass_epsilon=110_000), "ignoring top_p passes"),
+    "logit_tau": (lambda p: replace(p, logit_tau=6_000_000), "ignoring min_p passes"),
+    "med": (layers("med", 2.0), "int8_row passes"),
+    "cap": (layers("cap", 20.0), "patched is not seen by its count"),
+}
+TIGHTENED: dict[str, Change] = {
+    "mean_refund": scaled("mean_refund", 0.5),
+    "over_refund": lambda p: replace(p, over_refund=0, layers=layers("cap", 0.75)(p).layers),
+    "margin_mean": scaled("margin_mean", 0.1),
+    "margin_max_refund": scaled("margin_max_refund", 0.3),
+    "margin_max_slash": scaled("margin_max_slash", 0.1),
+    "mass_epsilon": lambda p: replace(p, mass_epsilon=0),
+    "logit_tau": lambda p: replace(p, logit_tau=0),
+    "med": layers("med", 0.5),
+    "cap": layers("cap", 0.5),
+}
+
+
+def test_the_shippedProfile_doesRightByEveryKeptJob() -> None:
+    assert violations(PROFILE) == []
+
+
+def test_the_kept_distances_areUnderTheShippedScales() -> None:
+    assert [layer.scale for layer in PROFILE.layers] == FOUND["scales"]
+
+
+@pytest.mark.parametrize("threshold", LOOSENED)
+def test_power_a_threshold_thatIsLoosened_letsItsCheatPass(threshold: str) -> None:
+    change, expected = LOOSENED[threshold]
+    assert expected in violations(change(PROFILE))
+
+
+@pytest.mark.parametrize("threshold", TIGHTENED)
+def test_power_a_threshold_thatIsTightened_hitsHonestWork(threshold: str) -> None:
+    found = violations(TIGHTENED[threshold](PROFILE))
+    assert any("honest" in violation for violation in found)
+
+
+def test_power_jobs_ofFewerPositionsThanTheProfileAsks_areUndecided() -> None:
+    statuses = [PartyStatus.OPEN] * 4
+    agree = PairStatistics(0, 4, 0)
+    all_pairs = {(a, b): agree for a in range(4) for b in range(a + 1, 4)}
+    few, enough = PROFILE.min_positions - 1, PROFILE.min_positions
+    assert PROFILE.min_positions >= 4
+    assert decide(statuses, all_pairs, few, PROFILE).outcome is Outcome.INCONCLUSIVE
+    assert decide(statuses, all_pairs, enough, PROFILE).outcome is Outcome.ACCEPT
