@@ -10,26 +10,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verillm.engine import Dtype, OnToken, WeightTransform
+from verillm.engine import Dtype, WeightTransform
 from verillm.engine.bits import from_bits, rounded, to_bits
-from verillm.engine.config import ModelConfig, read_config
 from verillm.engine.describe import describe, shipped_profile
-from verillm.engine.running import Limits, Runner, States
+from verillm.engine.folder import FolderEngine
+from verillm.engine.running import Limits, States
 from verillm.engine.weights import tensors, write
 from verillm.errors import EngineUnavailable
-from verillm.model import ModelSpec, Shape, committed_layers
-from verillm.task import Task
-from verillm.trace import Trace
-from verillm.types import TaskId
+from verillm.model import ModelSpec, committed_layers
 
 Floats = NDArray[np.float32]
 
@@ -274,7 +270,7 @@ class TinyModel:
         return np.asarray(stream * scale * self._weights[name], np.float32)
 
 
-class TinyEngine:
+class TinyEngine(FolderEngine[list[RowCache]]):
     """`Engine` over a folder that `write_folder` made; see the module for what it is for."""
 
     def __init__(
@@ -286,65 +282,12 @@ class TinyEngine:
         max_batch: int = 16,
         max_tokens: int = 16_384,
     ) -> None:
-        self._folder = Path(folder)
-        self._dtype: Dtype = dtype
-        self._transform = weights
-        self._limits = Limits(rows=max_batch, tokens=max_tokens, chunk=64)
-        self._runner: Runner[list[RowCache]] | None = None
+        limits = Limits(rows=max_batch, tokens=max_tokens, chunk=64)
+        super().__init__(folder, limits, partial(_load, Path(folder), dtype, weights))
 
-    @cached_property
-    def _config(self) -> ModelConfig:
-        return read_config(self._folder)
 
-    @property
-    def spec_shape(self) -> Shape:
-        """Shape of every trace."""
-        return self._config.shape
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of token ids."""
-        return self._config.vocabulary
-
-    @property
-    def context(self) -> int:
-        """Most tokens of prompt and output together."""
-        return self._config.context
-
-    @property
-    def end_tokens(self) -> tuple[int, ...]:
-        """Ids that end an item."""
-        return self._config.end_tokens
-
-    def start(self) -> None:
-        """Load the weights and start the thread."""
-        if self._runner is not None:
-            return
-        try:
-            model = TinyModel(self._folder, self._dtype, self._transform)
-        except (OSError, KeyError, ValueError) as error:
-            raise EngineUnavailable(f"{self._folder} is no tiny model: {error!r}") from error
-        self._runner = Runner(
-            model,
-            self.spec_shape,
-            vocabulary=self.vocabulary,
-            context=self.context,
-            end_tokens=self.end_tokens,
-            limits=self._limits,
-        )
-
-    def close(self) -> None:
-        """Stop the thread."""
-        if self._runner is not None:
-            self._runner.close()
-
-    def submit(self, task: Task, on_token: OnToken) -> Future[Trace]:
-        """Queue a task."""
-        if self._runner is None:
-            raise EngineUnavailable("the engine has not been started")
-        return self._runner.submit(task, on_token)
-
-    def cancel(self, task_id: TaskId) -> None:
-        """Drop a task."""
-        if self._runner is not None:
-            self._runner.cancel(task_id)
+def _load(folder: Path, dtype: Dtype, weights: WeightTransform | None) -> TinyModel:
+    try:
+        return TinyModel(folder, dtype, weights)
+    except (OSError, KeyError, ValueError) as error:
+        raise EngineUnavailable(f"{folder} is no tiny model: {error!r}") from error

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verillm.engine import Dtype, OnToken, WeightTransform
-from verillm.engine.config import ModelConfig, read_config
-from verillm.engine.running import Limits, Model, Runner, Spent, States
+from verillm.engine import Dtype, WeightTransform
+from verillm.engine.folder import FolderEngine
+from verillm.engine.running import Limits, Model, Spent, States
 from verillm.errors import EngineUnavailable
-from verillm.model import Shape
-from verillm.task import Task
-from verillm.trace import Trace
-from verillm.types import TaskId
 
 if TYPE_CHECKING:
     from verillm.engine.batching import BatchCache
@@ -85,7 +79,7 @@ class TorchModel:
         return States(layers=states[:, :-1], finals=states[:, -1])
 
 
-class TorchEngine:
+class TorchEngine(FolderEngine["BatchCache"]):
     """`Engine` over a Hugging Face folder.
 
     `max_batch` rows run at once, with at most `max_tokens` of prompt and output among them;
@@ -105,49 +99,26 @@ class TorchEngine:
         chunk: int = 512,
         threads: int | None = None,
     ) -> None:
-        self._folder = Path(folder)
+        super().__init__(
+            folder, Limits(rows=max_batch, tokens=max_tokens, chunk=chunk), self._load_torch
+        )
         self._dtype: Dtype = dtype
         self._transform = weights
         self._device = device
         self._attention = attention
-        self._limits = Limits(rows=max_batch, tokens=max_tokens, chunk=chunk)
         self._threads = threads
         self._wrap: Callable[[Model[Any]], Model[Any]] | None = None
-        self._runner: Runner[BatchCache] | None = None
-
-    @cached_property
-    def _config(self) -> ModelConfig:
-        return read_config(self._folder)
-
-    @property
-    def spec_shape(self) -> Shape:
-        """Shape of every trace."""
-        return self._config.shape
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of token ids."""
-        return self._config.vocabulary
-
-    @property
-    def context(self) -> int:
-        """Most tokens of prompt and output together."""
-        return self._config.context
-
-    @property
-    def end_tokens(self) -> tuple[int, ...]:
-        """Ids that end an item."""
-        return self._config.end_tokens
 
     @property
     def spent(self) -> Spent:
         """Seconds by what they were spent on, since the start."""
         return self._running().spent
 
-    def start(self) -> None:
-        """Load the model and start the thread."""
-        if self._runner is not None:
-            return
+    def wrap_model(self, wrap: Callable[[Model[Any]], Model[Any]]) -> None:
+        """Run `wrap(model)` from the start on: the attack lab's entry below the running batch."""
+        self._wrap = wrap
+
+    def _load_torch(self) -> Model[BatchCache]:
         try:
             import torch
 
@@ -158,34 +129,4 @@ class TorchEngine:
             torch.set_num_threads(self._threads)
         loaded = load(self._folder, self._dtype, self._device, self._attention, self._transform)
         model: Model[BatchCache] = TorchModel(loaded)
-        self._runner = Runner(
-            self._wrap(model) if self._wrap else model,
-            self.spec_shape,
-            vocabulary=self.vocabulary,
-            context=self.context,
-            end_tokens=self.end_tokens,
-            limits=self._limits,
-        )
-
-    def wrap_model(self, wrap: Callable[[Model[Any]], Model[Any]]) -> None:
-        """Run `wrap(model)` from the start on: the attack lab's entry below the running batch."""
-        self._wrap = wrap
-
-    def close(self) -> None:
-        """Stop the thread."""
-        if self._runner is not None:
-            self._runner.close()
-
-    def submit(self, task: Task, on_token: OnToken) -> Future[Trace]:
-        """Queue a task."""
-        return self._running().submit(task, on_token)
-
-    def cancel(self, task_id: TaskId) -> None:
-        """Drop a task."""
-        if self._runner is not None:
-            self._runner.cancel(task_id)
-
-    def _running(self) -> Runner[BatchCache]:
-        if self._runner is None:
-            raise EngineUnavailable("the engine has not been started")
-        return self._runner
+        return self._wrap(model) if self._wrap else model
