@@ -132,7 +132,8 @@ class Scheduler:
 
     def _client_standing(self, submission: JobSubmission) -> ClientStanding:
         context, job = self.context, submission.job
-        held = context.chain.deposit_of(job.client, context.identity.operator)
+        own = context.identity.operator
+        held = context.chain.deposit_of(job.client, own)
         theirs = [
             flow for flow in list(self._flows.values()) if flow.submission.job.client == job.client
         ]
@@ -143,7 +144,7 @@ class Scheduler:
         running = any(flow.submission.job.nonce == job.nonce for flow in theirs)
         return ClientStanding(
             available=held.amount - held.unlocking - promised,
-            nonce_used=running or context.chain.nonce_used(job.client, job.nonce),
+            nonce_used=running or context.chain.nonce_used(job.client, own, job.nonce),
             now=context.chain.now(),
             job_window=context.terms.job_window,
         )

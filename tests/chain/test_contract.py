@@ -249,9 +249,12 @@ def test_a_job_cannot_be_posted_twice(world: World) -> None:
         world.send(world.scheduler.account, world.post_call(run))
 
 
-def test_a_nonce_counts_once_for_all_jobs_of_a_client(world: World, chain: Chain) -> None:
+def test_a_nonce_counts_once_for_all_jobs_of_a_client_with_a_scheduler(
+    world: World, chain: Chain
+) -> None:
     world.post(nonce=77)
-    assert chain.nonce_used(world.client.address, 77)
+    assert chain.nonce_used(world.client.address, world.scheduler.address, 77)
+    assert not chain.nonce_used(world.client.address, world.auditor.address, 77)
     with pytest.raises(ReplayError):
         world.send(world.scheduler.account, world.post_call(world.draft(nonce=77)))
 

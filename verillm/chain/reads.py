@@ -160,9 +160,9 @@ class Reads(Server):
         slots, owners = self._read("slotsOf", [int, int], model_id)
         return slots, owners
 
-    def nonce_used(self, client: ChecksumAddress, nonce: int) -> bool:
+    def nonce_used(self, client: ChecksumAddress, scheduler: ChecksumAddress, nonce: int) -> bool:
         """Whether a job with this nonce was posted."""
-        (used,) = self._read("nonceUsed", [bool], client, nonce)
+        (used,) = self._read("nonceUsed", [bool], client, scheduler, nonce)
         return bool(used)
 
     def draw_of(self, posting: Posting, secret: Hash32, beacon: Hash32) -> Drawn:

@@ -445,6 +445,11 @@ interface IVeriLLM {
         returns (address owner, uint40 activeFrom, uint40 leftAt, uint96 price);
     /// @notice How many slots a model has, and how many distinct owners hold active seats.
     function slotsOf(ModelId modelId) external view returns (uint32 slots, uint32 owners);
-    /// @notice Whether a client has used a nonce.
-    function nonceUsed(address client, uint256 nonce) external view returns (bool);
+    /// @notice Whether a client has used a nonce with a scheduler.
+    /// @dev Counted for each scheduler, as deposits are: else what a client posts with one could make
+    /// void what another is already serving.
+    function nonceUsed(address client, address scheduler, uint256 nonce)
+        external
+        view
+        returns (bool);
 }

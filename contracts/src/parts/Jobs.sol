@@ -49,7 +49,7 @@ abstract contract Jobs is Seats, EIP712 {
 
     mapping(JobId => JobLib.State) internal _jobs;
     mapping(uint256 blockNumber => bytes32) private _kept;
-    mapping(address client => BitMaps.BitMap) private _nonces;
+    mapping(address client => mapping(address scheduler => BitMaps.BitMap)) private _nonces;
 
     constructor() EIP712("VeriLLM", "1") {}
 
@@ -205,8 +205,12 @@ abstract contract Jobs is Seats, EIP712 {
     }
 
     /// @inheritdoc IVeriLLM
-    function nonceUsed(address client, uint256 nonce) external view returns (bool) {
-        return _nonces[client].get(nonce);
+    function nonceUsed(address client, address scheduler, uint256 nonce)
+        external
+        view
+        returns (bool)
+    {
+        return _nonces[client][scheduler].get(nonce);
     }
 
     // ── Money ───────────────────────────────────────────────────────────────────────────────────
@@ -331,7 +335,7 @@ abstract contract Jobs is Seats, EIP712 {
 
     /// @dev Takes the nonce, the fee, the exposure and the bond.
     function _take(Posting memory posting) private {
-        BitMaps.BitMap storage nonces = _nonces[posting.job.client];
+        BitMaps.BitMap storage nonces = _nonces[posting.job.client][posting.quote.scheduler];
         require(!nonces.get(posting.job.nonce), NonceUsed(posting.job.client, posting.job.nonce));
         uint256 required = _demand(posting.job.maxFee, KAPPA_BPS);
         require(posting.lock >= required, LockTooSmall(posting.lock, required));

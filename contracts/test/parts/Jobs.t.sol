@@ -132,7 +132,7 @@ contract JobsTest is Network {
         assertEq(uint8(status), uint8(Status.Posted));
         assertEq(deadline, vm.getBlockTimestamp() + terms.sealWindow);
         assertEq(record, keccak256(abi.encode(c.posting)));
-        assertTrue(network.nonceUsed(client, c.job.nonce));
+        assertTrue(network.nonceUsed(client, scheduler, c.job.nonce));
     }
 
     function test_post_revertsForAStranger() public {
@@ -230,6 +230,26 @@ contract JobsTest is Network {
         Case memory c = _order(1);
         _post(c);
         _expectPost(c, abi.encodeWithSelector(IVeriLLM.NonceUsed.selector, client, c.job.nonce));
+    }
+
+    function test_post_countsNoncesForEachScheduler() public {
+        // A job with another scheduler must not make this one, which is served already, void.
+        Case memory other = _order(1);
+        _post(other);
+        token.mint(client, MAX_FEE);
+        vm.prank(client);
+        token.approve(address(network), MAX_FEE);
+        vm.prank(client);
+        network.deposit(challenger, MAX_FEE);
+        Case memory c = _order(1);
+        c.quote.scheduler = challenger;
+        c.job.quote = _quoteHash(c.quote);
+        c.job.nonce = other.job.nonce;
+        c.id = network.jobIdOf(c.job);
+        assertFalse(network.nonceUsed(client, challenger, c.job.nonce));
+        bytes memory signed = signature(clientKey, JobId.unwrap(c.id));
+        _postWith(c, 0, _commitment(c, 0), LOCK, signed, challenger);
+        assertTrue(network.nonceUsed(client, challenger, c.job.nonce));
     }
 
     function test_post_revertsForAForgedClientSignature() public {
