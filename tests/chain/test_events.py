@@ -1,17 +1,20 @@
 """What a stranger's events do to whoever reads the chain: nothing."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from eth_abi.abi import encode
+from web3.types import RPCEndpoint, RPCResponse
 
 from tests.chain.conftest import Net
 from tests.chain.world import World
 from verillm.chain import artifacts
 from verillm.chain.anvil import dev_account
-from verillm.chain.contract import Call, Log
+from verillm.chain.contract import Call, Chain, Log
 from verillm.chain.events import EVENTS, EndpointSet, ModelRegistered, parse_log, stream, topic_of
-from verillm.errors import MalformedError, UnknownModel
+from verillm.chain.rpc import AnswerTooLong, HttpProvider
+from verillm.errors import ChainUnreachable, MalformedError, UnknownModel
 from verillm.hashing import keccak
 from verillm.model import model_id
 from verillm.types import Hash32, ModelId
@@ -58,3 +61,36 @@ def test_a_log_that_the_contract_cannot_have_written_is_malformed() -> None:
     finalized = next(kind for kind in EVENTS if kind.__name__ == "Finalized")
     with pytest.raises(MalformedError):
         parse_log(replace(log, topics=(topic_of(finalized), Hash32(bytes(32))), data=unknown))
+
+
+class Narrow(HttpProvider):
+    """A server that answers no more than a few blocks' logs at once."""
+
+    widest = 4
+    too_long = False
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        if method == "eth_getLogs":
+            span = int(params[0]["toBlock"], 16) - int(params[0]["fromBlock"], 16) + 1
+            if span > self.widest and self.too_long:
+                raise AnswerTooLong(self.url, "answer over 1 bytes")
+            if span > self.widest:
+                refusal = {"code": -32005, "message": "query returned more than 10000 results"}
+                return {"jsonrpc": "2.0", "id": 1, "error": refusal}  # type: ignore[typeddict-item]
+        return super().make_request(method, params)
+
+
+@pytest.mark.parametrize("too_long", [False, True])
+def test_logs_that_are_too_many_for_one_answer_are_asked_for_in_parts(
+    net: Net, too_long: bool
+) -> None:
+    # Anyone can write events until any range of blocks is too much for one answer.
+    world = World(net)
+    server = Narrow(net.anvil.url)
+    server.too_long = too_long
+    chain = Chain(server, net.deployment)
+    assert list(stream(chain)) == list(stream(world.chain(world.client)))
+    server.widest = 0
+    with pytest.raises(ChainUnreachable):
+        list(stream(chain))
+    server.close()

@@ -37,6 +37,10 @@ class RpcRefused(Exception):
         self.code, self.message, self.data = code, message, data
 
 
+class AnswerTooLong(ChainUnreachable):
+    """An answer that is longer than any that we read: ask for less."""
+
+
 class HttpProvider(JSONBaseProvider):
     """One RPC server. Raises ChainUnreachable after `attempts`, never an HTTP library's error.
 
@@ -67,7 +71,7 @@ class HttpProvider(JSONBaseProvider):
             for piece in response.iter_bytes():
                 answer += piece
                 if len(answer) > MAX_ANSWER_BYTES:
-                    raise ChainUnreachable(self.url, f"answer over {MAX_ANSWER_BYTES} bytes")
+                    raise AnswerTooLong(self.url, f"answer over {MAX_ANSWER_BYTES} bytes")
             return bytes(answer)
 
     def _decode(self, answer: bytes) -> RPCResponse:

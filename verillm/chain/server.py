@@ -12,7 +12,7 @@ from verillm.chain import rpc
 from verillm.chain.calls import Call
 from verillm.chain.deployment import Deployment
 from verillm.chain.reverts import explain
-from verillm.errors import ChainUnreachable, ConfigError, MalformedError, WrongChain
+from verillm.errors import ChainError, ChainUnreachable, ConfigError, MalformedError, WrongChain
 from verillm.types import Hash32
 
 LOG_RANGE: Final = 10_000
@@ -111,17 +111,40 @@ class Server:
         first = self.deployment.block if first is None else first
         last = self.block().number if last is None else last
         wanted = [_topic(topic) for topic in topics]
-        for start in range(first, last + 1, LOG_RANGE):
-            query = {
-                "address": [self.deployment.contract, self.deployment.adjudicator],
-                "topics": wanted,
-                "fromBlock": hex(start),
-                "toBlock": hex(min(start + LOG_RANGE - 1, last)),
-            }
-            found = self.request("eth_getLogs", query)
-            if not isinstance(found, list) or len(found) > MAX_LOGS:
-                raise MalformedError("logs", "not a list of logs")
+        span = LOG_RANGE
+        while first <= last:
+            end = min(first + span - 1, last)
+            found = self._logs(wanted, first, end)
+            if found is None:
+                span = (end - first + 1) // 2
+                continue
             yield from (parse_log(each) for each in found)
+            first, span = end + 1, min(2 * span, LOG_RANGE)
+
+    def _logs(self, topics: Sequence[object], first: int, last: int) -> list[object] | None:
+        """The logs of some blocks; None if the server finds them too many, and fewer may do.
+
+        Servers bound an answer's logs or bytes, each in words of its own; and anyone can fill the
+        blocks of a range with events, so no range is sure to pass.
+        """
+        query = {
+            "address": [self.deployment.contract, self.deployment.adjudicator],
+            "topics": topics,
+            "fromBlock": hex(first),
+            "toBlock": hex(last),
+        }
+        try:
+            found = self.request("eth_getLogs", query)
+        except ChainError as error:
+            narrow = isinstance(error, rpc.AnswerTooLong) or isinstance(
+                error.__cause__, rpc.RpcRefused
+            )
+            if narrow and first < last:
+                return None
+            raise
+        if not isinstance(found, list) or len(found) > MAX_LOGS:
+            raise MalformedError("logs", "not a list of logs")
+        return found
 
     def _answer(self, call: Call, sender: ChecksumAddress, block: str) -> bytes:
         """What the call would answer at a block; raises what it would revert with."""
