@@ -1,6 +1,5 @@
 """Nothing is tuned to one model: a random Qwen2 is calibrated and judged by the same commands."""
 
-
 import pytest
 
 from verillm.engine.random_model import write_folder
