@@ -19,11 +19,12 @@ MODULES = (errors, verillm_node.errors, verillm_verifier.errors)
 def kinds(
     root: type[errors.VeriLLMError] = errors.VeriLLMError,
 ) -> Iterator[type[errors.VeriLLMError]]:
-    """An error class and all below it, parents first."""
+    """An error class and all below it, parents first; by module, whichever was imported first."""
     yield root
-    for child in root.__subclasses__():
-        if child.__module__ in {module.__name__ for module in MODULES}:
-            yield from kinds(child)
+    names = [module.__name__ for module in MODULES]
+    children = [child for child in root.__subclasses__() if child.__module__ in names]
+    for child in sorted(children, key=lambda child: names.index(child.__module__)):
+        yield from kinds(child)
 
 
 def table() -> str:

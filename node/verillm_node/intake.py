@@ -15,6 +15,7 @@ from verillm.errors import (
     QuoteExpiredError,
     ReplayError,
     SignatureError,
+    TokensOutOfBounds,
     TransactionFailed,
 )
 from verillm.model import ModelSpec
@@ -81,6 +82,23 @@ def check_requests(job: Job, requests: tuple[Request, ...], spec: ModelSpec) -> 
         raise InputError("the requests are not the ones that the job was signed for")
 
 
+def check_positions(requests: tuple[Request, ...], spec: ModelSpec) -> None:
+    """Whatever requests are drawn, they can have as many positions as a verdict needs.
+
+    A job below that ends inconclusive: nobody is paid for serving it. Raises `TokensOutOfBounds`.
+    """
+    possible = sorted(
+        min(len(request.tokens) + request.max_new_tokens - 2, spec.positions)
+        for request in requests
+    )
+    least = sum(possible[: spec.checked_requests])
+    if least < spec.profile.min_positions:
+        raise TokensOutOfBounds(
+            f"these requests have as few as {least} positions to check, and this model needs "
+            f"{spec.profile.min_positions}: send longer prompts or ask for more tokens"
+        )
+
+
 def check_fee(job: Job, requests: tuple[Request, ...], unit_price: int) -> None:
     """The highest fee covers every token that may come; raises `FeeTooLow`."""
     most = sum(len(request.tokens) + request.max_new_tokens for request in requests)
@@ -126,5 +144,6 @@ def check_job(
 ) -> None:
     """All that needs no chain, in the order in which a client can mend it."""
     check_requests(submission.job, submission.requests, spec)
+    check_positions(submission.requests, spec)
     check_quote(submission.quote, submission.job, domain, scheduler, hot_key)
     check_fee(submission.job, submission.requests, submission.quote.quote.unit_price)

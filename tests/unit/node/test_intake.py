@@ -7,7 +7,7 @@ import pytest
 from eth_account import Account
 
 from verillm.api import JobSubmission, SignedQuote
-from verillm.errors import ReplayError, VeriLLMError
+from verillm.errors import ReplayError, TokensOutOfBounds, VeriLLMError
 from verillm.hashing import sha
 from verillm.model import model_id
 from verillm.request import Job, Quote, Request, Sampling, requests_root
@@ -138,3 +138,12 @@ def test_lock_and_bond_are_rounded_up_as_the_contract_does() -> None:
     assert lock_of(3, 15_000) == 5
     assert lock_of(4, 15_000) == 6
     assert bond_of(5, 3) * 4 >= (5 + 3) * 5
+
+
+def test_a_job_too_short_to_be_verified_is_refused() -> None:
+    # It would end inconclusive, served for nothing: a request of 1 + 2 tokens has 1 position.
+    short = replace(REQUEST, tokens=(1,), max_new_tokens=2)
+    with pytest.raises(TokensOutOfBounds, match="positions"):
+        _check(_submission(short, short, REQUEST))
+    _check(_submission(short, REQUEST))
+    _check(_submission(replace(REQUEST, tokens=(1,))))
