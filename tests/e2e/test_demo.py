@@ -62,8 +62,16 @@ def _pid_of(config: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-@pytest.mark.parametrize("victim", ["worker1", "worker2", "worker3", "worker4", "scheduler"])
-@pytest.mark.parametrize("moment", ["job 1:", "job 1: sealed", "job 2: posted"])
+@pytest.mark.parametrize(
+    ("victim", "moment"),
+    [  # every process once, every moment; test_settlement.py has each victim at each moment of a job
+        ("worker1", "job 1:"),
+        ("worker2", "job 1: sealed"),
+        ("worker3", "job 2: posted"),
+        ("worker4", "job 1: sealed"),
+        ("scheduler", "job 2: posted"),
+    ],
+)
 def test_the_demo_ends_well_whoever_is_killed(tmp_path: Path, victim: str, moment: str) -> None:
     folder = tmp_path / "devnet"
     options = ("--cheater", "2", "--dispute-seconds", "4", "--tokens", "24")
