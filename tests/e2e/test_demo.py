@@ -64,7 +64,7 @@ def _pid_of(config: Path) -> int:
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 @pytest.mark.parametrize(
     ("victim", "moment"),
-    [  # every process once, every moment; test_settlement.py has each victim at each moment of a job
+    [  # each process and each moment once; test_settlement.py crosses them on one job
         ("worker1", "job 1:"),
         ("worker2", "job 1: sealed"),
         ("worker3", "job 2: posted"),
