@@ -191,7 +191,10 @@ PAGE = """# Beside the anchors
 Written by `python bench/anchors.py --out docs/anchors.md` from the detection lab's runs. The two
 anchors' *ideas* are re-implemented (see the script); their packages and formats are not run. One
 verifier, one job; each method's threshold is the largest score of an honest job: no false positives
-among the jobs at hand.
+among the jobs at hand (a few dozen honest ones, 6 or 20 of each cheat). Ours also sees the prompt
+and three inner layers; the others see the output's final states only, and short outputs set their
+thresholds. What they do better: a few bytes for every token, with nothing to open. No method sees
+another temperature in states.
 
 {table}"""
 

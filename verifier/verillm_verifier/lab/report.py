@@ -55,17 +55,16 @@ def _about(found: Json) -> str:
 def _honest(rows: Sequence[Json]) -> str:
     lines = []
     for row in _of(rows, "nobody"):
-        wide = row["results"][-1]
-        rejected = sum(n for v, n in wide["verdicts"].items() if v.startswith(("refund", "slash")))
-        undecided = sum(n for v, n in wide["verdicts"].items() if v.startswith("inconclusive"))
+        few, wide = row["results"][0], row["results"][-1]
         lines.append(
             (
                 row["title"],
                 row["jobs"],
                 row["tokens"],
                 wide["draws"],
-                rejected,
-                undecided,
+                _count(few, "refund", "slash", "inconclusive"),
+                _count(wide, "refund", "slash"),
+                _count(wide, "inconclusive"),
                 f"≤ {100 * wide['high']:.1f} %",
                 f"{wide['nearest']:.2f}",
             )
@@ -75,12 +74,18 @@ def _honest(rows: Sequence[Json]) -> str:
         "jobs",
         "tokens",
         "draws",
+        "not accepted at 16",
         "rejected",
         "undecided",
         "not accepted, 95 %",
         "nearest",
     )
     return _table(head, lines)
+
+
+def _count(result: Json, *outcomes: str) -> int:
+    verdicts: dict[str, int] = result["verdicts"]
+    return sum(count for name, count in verdicts.items() if name.startswith(outcomes))
 
 
 def _inferencers(rows: Sequence[Json]) -> str:

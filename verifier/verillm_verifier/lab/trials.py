@@ -109,8 +109,9 @@ def is_caught(trial: Trial, verdict: Verdict) -> bool:
 
 
 def positions_needed(trial: Trial, cases: Sequence[Case], draws: int, seed: int) -> int | None:
-    """Return how few challenged positions suffice for the states to reject 99.9 % of the draws."""
-    for count in POSITION_GRID:
+    """Return from how many challenged positions on the states reject 99.9 % of the draws."""
+    needed = None
+    for count in reversed(POSITION_GRID):
         random = np.random.default_rng([seed, count])
         setting = Setting("", count)
         caught = [
@@ -123,9 +124,10 @@ def positions_needed(trial: Trial, cases: Sequence[Case], draws: int, seed: int)
             for case in map(_any_count, cases)
             for _ in range(draws)
         ]
-        if np.mean(caught) >= SURE_STATES:
-            return count
-    return None
+        if np.mean(caught) < SURE_STATES:
+            break
+        needed = count
+    return needed
 
 
 def tokens_needed(cases: Sequence[Case], clique: Sequence[str], seed: int) -> int | None:
