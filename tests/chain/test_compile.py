@@ -9,8 +9,6 @@ from tests.chain.conftest import ROOT
 from verillm.chain import artifacts
 from verillm.chain.compile import compile_contracts
 
-pytest.importorskip("solcx")
-
 
 def test_the_shipped_files_are_hardhats() -> None:
     command = [sys.executable, str(ROOT / "tools" / "export_abi.py"), "--check"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 from eth_keys.constants import SECPK1_N
+from web3 import HTTPProvider
 
 from tests.chain.conftest import Net
 from tests.chain.world import PRICE, STAKE, Running, World
@@ -384,8 +385,7 @@ def test_an_absent_server_is_unreachable_with_a_remedy(net: Net) -> None:
 
 
 def test_web3s_own_provider_serves_as_well(net: Net) -> None:
-    web3 = pytest.importorskip("web3")
-    provider = web3.HTTPProvider(net.anvil.url)
+    provider = HTTPProvider(net.anvil.url)
     assert Chain(provider, net.deployment).config() == net.chain(dev_account(0)).config()
 
 
