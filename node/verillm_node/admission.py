@@ -10,17 +10,14 @@ from verillm.errors import (
     FeeTooLow,
     InputError,
     ModelMismatch,
-    SignatureError,
     TokensOutOfBounds,
 )
 from verillm.request import check_request
+from verillm.settlement import bond_of
 from verillm.signing import Domain, verify
 from verillm.task import Task
 from verillm.types import ModelId
-from verillm_node.errors import LockTooLarge
-
-LONGEST_SECONDS = 7 * 86_400
-"""A task that is open for longer would hold stake for too long."""
+from verillm_node.errors import LockTooLarge, SchedulerOverdrawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +37,23 @@ class Standing:
     """What the chain says of both sides of a task, in token units; `now` is chain time."""
 
     scheduler_hot_key: ChecksumAddress
-    scheduler_free: int
+    scheduler_stake: int
+    """What is not leaving, free or bonded: a task may belong to a job whose bond is down already,
+    and which of both it is a worker cannot and should not know."""
     own_free: int
     now: int
+    job_window: int
+    seal_window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What tasks that the chain does not show yet may still lock there, in token units."""
+
+    own: int
+    """Locks of all of them on this worker."""
+    bonds: int
+    """What the sender of this task would have to bond to post those that it sent."""
 
 
 def check_task(task: Task, serving: Serving) -> None:
@@ -60,18 +71,25 @@ def check_task(task: Task, serving: Serving) -> None:
         raise TokensOutOfBounds(f"{total} tokens exceed the {serving.max_tokens} of one task here")
 
 
-def check_standing(submission: TaskSubmission, domain: Domain, standing: Standing) -> None:
-    """What the chain tells: a bonded scheduler signed, in time, and the lock fits our stake."""
+def check_standing(
+    submission: TaskSubmission, domain: Domain, standing: Standing, pending: Pending
+) -> None:
+    """What the chain tells: a bonded scheduler signed, in time, and the lock fits our stake.
+
+    A task holds our stake until the chain shows it, so it must be one that can get there: no later
+    than a job posted now could be sealed, and no more than its sender's own stake can bond.
+    """
     task = submission.task
     verify(domain, task, submission.signature, standing.scheduler_hot_key)
-    if standing.scheduler_free < task.lock:
-        raise SignatureError(
-            f"scheduler {submission.scheduler} has too little free stake to bond this task"
-        )
-    if not standing.now < task.deadline <= standing.now + LONGEST_SECONDS:
+    latest = standing.now + standing.job_window + standing.seal_window
+    if not standing.now < task.deadline <= latest:
         raise DeadlinePassedError(task.deadline)
-    if standing.own_free < task.lock:
-        raise LockTooLarge(task.lock, standing.own_free)
+    bonds = pending.bonds + bond_of(task.lock, task.fee)
+    if bonds > standing.scheduler_stake:
+        raise SchedulerOverdrawn(submission.scheduler, bonds, standing.scheduler_stake)
+    free = standing.own_free - pending.own
+    if free < task.lock:
+        raise LockTooLarge(task.lock, free)
 
 
 def check_fee(task: Task, price: int) -> None:

@@ -5,6 +5,7 @@
     NodeError
     ├── NotSealedYet (not_sealed_yet)     openings before the seal would tell the role
     ├── LockTooLarge (lock_too_large)     the task would lock more stake than is free
+    ├── SchedulerOverdrawn (scheduler_overdrawn)  its sender cannot bond all that it asked for
     ├── Stopped (stopped)                 this daemon is shutting down
     └── Overloaded (engine_unavailable)   as many tasks as this worker can hold
 """
@@ -33,6 +34,20 @@ class LockTooLarge(NodeError):
 
     def __init__(self, lock: int, free: int) -> None:
         super().__init__(f"a lock of {lock} exceeds the free stake of {free}", lock=lock)
+
+
+class SchedulerOverdrawn(NodeError):
+    """A scheduler's open tasks here need more bonds than it has stake."""
+
+    code = "scheduler_overdrawn"
+    remedy = "Let the scheduler post what it sent, or add to its stake."
+
+    def __init__(self, scheduler: str, bonds: int, stake: int) -> None:
+        super().__init__(
+            f"scheduler {scheduler} would have to bond {bonds} here, and has {stake}",
+            bonds=bonds,
+            stake=stake,
+        )
 
 
 class Stopped(NodeError):

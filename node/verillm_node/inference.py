@@ -26,13 +26,13 @@ from verillm.errors import (
     WorkerFailed,
 )
 from verillm.request import Receipt
+from verillm.settlement import least_lock
 from verillm.signing import sign
 from verillm.task import Commitment, Task, inference_task, inner_hash, output_hash, outputs_root
 from verillm.trace import commitment_hash
 from verillm.types import Hash32, ModelId
 from verillm_node.context import Context
 from verillm_node.flow import Attempt, Flow
-from verillm_node.intake import lock_of
 from verillm_node.jobs import Party
 from verillm_node.link import check_commitment
 from verillm_node.registry import Member
@@ -91,7 +91,7 @@ class Rota:
 async def infer(context: Context, rota: Rota, flow: Flow) -> None:
     """Asks workers until one has committed; raises `NoWorkers` when all of them failed."""
     quote = flow.submission.quote.quote
-    lock = lock_of(flow.submission.job.max_fee, context.terms.kappa_bps)
+    lock = least_lock(flow.submission.job.max_fee, context.terms.kappa_bps)
     for member in rota.order(await able(context, quote.model_id, quote.unit_price), lock):
         rota.begin(member.owner)
         failed = True

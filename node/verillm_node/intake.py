@@ -125,16 +125,6 @@ def check_client(job: Job, standing: ClientStanding) -> None:
         raise DepositTooSmall(standing.available, job.max_fee)
 
 
-def bond_of(lock: int, max_fee: int) -> int:
-    """What `post` locks on the scheduler, in token units."""
-    return (lock + max_fee) * 5 // 4 + 1
-
-
-def lock_of(max_fee: int, kappa_bps: int) -> int:
-    """What a job locks on its workers: the least that `post` takes."""
-    return -(-max_fee * kappa_bps // 10_000)
-
-
 def check_job(
     submission: JobSubmission,
     spec: ModelSpec,

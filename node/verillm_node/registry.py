@@ -113,8 +113,12 @@ class Registry:
 
 def free_stake(account: AccountState) -> int:
     """Stake that nothing has locked yet, in token units."""
-    leaving = account.withdrawing if account.available_at else 0
-    return max(0, account.balance - account.locked - leaving)
+    return max(0, staying_stake(account) - account.locked)
+
+
+def staying_stake(account: AccountState) -> int:
+    """Stake that is not on its way out, locked or not, in token units."""
+    return account.balance - (account.withdrawing if account.available_at else 0)
 
 
 def hot_key_of(chain: Chain, operator: ChecksumAddress) -> ChecksumAddress:

@@ -29,6 +29,7 @@ from verillm.errors import (
     VeriLLMError,
 )
 from verillm.request import Quote
+from verillm.settlement import bond_of, least_lock
 from verillm.signing import job_id as job_id_of, sign, struct_hash
 from verillm.task import derive_secret, draw_commit
 from verillm.types import JobId, ModelId
@@ -39,12 +40,10 @@ from verillm_node.feed import Feed
 from verillm_node.flow import Flow
 from verillm_node.intake import (
     ClientStanding,
-    bond_of,
     check_client,
     check_job,
     check_signature,
     check_times,
-    lock_of,
 )
 from verillm_node.jobs import CLOSED, FAILED
 from verillm_node.registry import free_stake
@@ -122,7 +121,7 @@ class Scheduler:
         standing = await blocking(self._client_standing, submission)
         check_times(submission, standing.now, standing.job_window)
         check_client(job, standing)
-        lock = lock_of(job.max_fee, context.terms.kappa_bps)
+        lock = least_lock(job.max_fee, context.terms.kappa_bps)
         free = await blocking(self._own_free)
         if free < bond_of(lock, job.max_fee):
             raise Overloaded("this scheduler has too little free stake to bond the job")
@@ -152,7 +151,7 @@ class Scheduler:
     def _own_free(self) -> int:
         context = self.context
         promised = sum(
-            bond_of(lock_of(each.submission.job.max_fee, context.terms.kappa_bps),
+            bond_of(least_lock(each.submission.job.max_fee, context.terms.kappa_bps),
                     each.submission.job.max_fee)
             for each in list(self._flows.values())
             if "posted" not in each.stages

@@ -18,12 +18,13 @@ from typing import Any, Self
 from verillm.errors import ConfigError
 from verillm_node.files import sync_directory, write_atomically
 
-VERSION = 1
+VERSION = 2
 _LEFTOVER_SECONDS = 600  # no write takes so long: its writer is dead
 _TABLES = """
 CREATE TABLE tasks (
     task_id BLOB PRIMARY KEY, task_hash BLOB NOT NULL, wire BLOB NOT NULL,
-    deadline INTEGER NOT NULL, lock TEXT NOT NULL, state TEXT NOT NULL,
+    scheduler TEXT NOT NULL, deadline INTEGER NOT NULL, lock TEXT NOT NULL, bond TEXT NOT NULL,
+    state TEXT NOT NULL,
     commitment BLOB, digest BLOB, job_id BLOB, party INTEGER,
     released INTEGER NOT NULL DEFAULT 0, final INTEGER NOT NULL DEFAULT 0,
     created REAL NOT NULL);
@@ -44,6 +45,14 @@ CREATE TABLE events (
 CREATE TABLE outbox (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 """
+_SINCE = {
+    1: (
+        "ALTER TABLE tasks ADD COLUMN scheduler TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE tasks ADD COLUMN bond TEXT NOT NULL DEFAULT '0'",
+    ),
+    VERSION: (),
+}
+"""What brings a store of each version to this one."""
 
 
 class Database:
@@ -74,8 +83,8 @@ class Database:
         if version > VERSION:
             raise ConfigError(f"{self.path} was written by a newer version ({version})")
         with self.transaction():
-            if version == 0:
-                for statement in filter(None, map(str.strip, _TABLES.split(";"))):
+            for statement in _TABLES.split(";") if version == 0 else _SINCE[version]:
+                if statement.strip():
                     self.run(statement)
             self.run(f"PRAGMA user_version = {VERSION}")
 

@@ -4,10 +4,14 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 
+from eth_typing import ChecksumAddress
+
 from verillm import api
 from verillm.api import CommitmentEvent, TaskSubmission
+from verillm.settlement import bond_of
 from verillm.task import Task
 from verillm.types import Hash32, JobId, TaskId
+from verillm_node.admission import Pending
 from verillm_node.store import Database
 
 
@@ -48,13 +52,15 @@ class TaskBook:
         """Writes the intent to run a task."""
         task = submission.task
         self._db.run(
-            "INSERT INTO tasks (task_id, task_hash, wire, deadline, lock, state, created)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO tasks (task_id, task_hash, wire, scheduler, deadline, lock, bond, state,"
+            " created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             task.task_id,
             task_hash,
             api.dumps(submission.to_json()).encode(),
+            submission.scheduler,
             task.deadline,
             str(task.lock),
+            str(bond_of(task.lock, task.fee)),
             TaskState.ACCEPTED,
             time.time(),
         )
@@ -104,19 +110,21 @@ class TaskBook:
         )
         return [_record(dict(row)) for row in rows]
 
-    def pending_lock(self, now: int, grace: int) -> int:
-        """Stake that open tasks may still lock on the chain, in token units.
+    def pending(self, scheduler: ChecksumAddress, now: int, grace: int) -> Pending:
+        """What open tasks may still lock on the chain: all on us, one scheduler's on itself.
 
         A task counts until the chain shows its commitment, or until no one can post it any more.
         """
         rows = self._db.all(
-            "SELECT lock FROM tasks WHERE released = 0 AND state IN (?, ?) AND deadline + ? > ?",
+            "SELECT scheduler, lock, bond FROM tasks"
+            " WHERE released = 0 AND state IN (?, ?) AND deadline + ? > ?",
             TaskState.ACCEPTED,
             TaskState.COMMITTED,
             grace,
             now,
         )
-        return sum(int(row["lock"]) for row in rows)
+        bonds = sum(int(row["bond"]) for row in rows if row["scheduler"] == scheduler)
+        return Pending(sum(int(row["lock"]) for row in rows), bonds)
 
     def on_chain(self, digest: Hash32) -> None:
         """Marks a task whose commitment the chain shows: its lock is counted there now."""

@@ -110,7 +110,8 @@ class Worker:
         """Writes the intent and begins to run a task; raises a coded refusal before that."""
         task = submission.task
         self.inspect(task)
-        check_standing(submission, self.identity.domain, standing)
+        pending = self._book.pending(submission.scheduler, standing.now, standing.seal_window)
+        check_standing(submission, self.identity.domain, standing, pending)
         self._book.open(submission, task_hash(task))
         return self._start(task)
 

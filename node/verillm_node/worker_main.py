@@ -10,6 +10,7 @@ from pathlib import Path
 from verillm import __version__, api
 from verillm.api import Info, SignedAttestation, TaskSubmission
 from verillm.chain.contract import Chain
+from verillm.chain.deployment import Config
 from verillm.codec import bundle_hash
 from verillm.engine import Engine, load_transform, open_engine
 from verillm.engine.describe import check_folder
@@ -30,7 +31,7 @@ from verillm_node.http import listen, serve
 from verillm_node.judging import Case, verdict_of
 from verillm_node.keys import KeyPair
 from verillm_node.link import Link
-from verillm_node.registry import Registry, free_stake, hot_key_of
+from verillm_node.registry import Registry, free_stake, hot_key_of, staying_stake
 from verillm_node.store import Database, Traces
 from verillm_node.tasks import TaskBook
 from verillm_node.threads import blocking
@@ -71,23 +72,22 @@ def make_engine(settings: EngineSettings, devnet: bool) -> Engine:
 
 @dataclass(frozen=True, slots=True)
 class ChainDesk:
-    """What a worker asks the chain; `settings_grace` is how long a posted job may stay unseen."""
+    """What a worker asks the chain."""
 
     chain: Chain
-    book: TaskBook
     follower: Follower
-    seal_window: int
+    terms: Config
 
     def standing(self, submission: TaskSubmission) -> Standing:
         """Both sides' standing now."""
         chain, own = self.chain, submission.task.worker
-        now = chain.now()
-        pending = self.book.pending_lock(now, self.seal_window)
         return Standing(
             scheduler_hot_key=hot_key_of(chain, submission.scheduler),
-            scheduler_free=free_stake(chain.account_of(submission.scheduler)),
-            own_free=free_stake(chain.account_of(own)) - pending,
-            now=now,
+            scheduler_stake=staying_stake(chain.account_of(submission.scheduler)),
+            own_free=free_stake(chain.account_of(own)),
+            now=chain.now(),
+            job_window=self.terms.job_window,
+            seal_window=self.terms.seal_window,
         )
 
     async def look(self) -> None:
@@ -199,7 +199,7 @@ async def _serve(
         await blocking(traces.sweep)
 
     worker.resume(await blocking(chain.now))
-    desk = ChainDesk(chain, book, follower, terms.seal_window)
+    desk = ChainDesk(chain, follower, terms)
     app = worker_app(worker, desk, attest, _info(identity, spec, chain))
     log.info("serving", extra={"url": settings.http.url, "operator": identity.operator})
     async with asyncio.TaskGroup() as loops:

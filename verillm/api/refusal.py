@@ -51,6 +51,7 @@ _STATUS_OF_CODE: Final[Mapping[str, int]] = {
     "replay": 409,
     "deposit_too_small": 402,
     "fee_too_low": 402,
+    "scheduler_overdrawn": 402,
     "quote_expired": 410,
     "deadline_passed": 410,
     "unknown_model": 404,

@@ -111,7 +111,7 @@ async def _bench(folder: Path, home: Path) -> AsyncIterator[Bench]:
     database = Database(home / "worker.sqlite")
     book = TaskBook(database)
     serving = Serving(operator.address, model_id(spec), spec.context, spec.vocabulary, 1024, 2)
-    desk = Desk(Standing(scheduler.address, 10**9, 10**9, NOW))
+    desk = Desk(Standing(scheduler.address, 10**9, 10**9, NOW, 3600, 600))
     try:
         async with asyncio.TaskGroup() as group:
             identity = Identity(operator.address, hot, domain)

@@ -11,16 +11,15 @@ from verillm.errors import ReplayError, TokensOutOfBounds, VeriLLMError
 from verillm.hashing import sha
 from verillm.model import model_id
 from verillm.request import Job, Quote, Request, Sampling, requests_root
+from verillm.settlement import bond_of, least_lock
 from verillm.signing import sign, struct_hash
 from verillm.types import Hash32, JobId
 from verillm_node.intake import (
     LEAST_SECONDS,
     ClientStanding,
-    bond_of,
     check_client,
     check_job,
     check_times,
-    lock_of,
 )
 from verillm_node.jobs import JobBook
 from verillm_node.store import Database
@@ -135,8 +134,8 @@ def test_a_quote_serves_one_job_only(tmp_path: object) -> None:
 
 
 def test_lock_and_bond_are_rounded_up_as_the_contract_does() -> None:
-    assert lock_of(3, 15_000) == 5
-    assert lock_of(4, 15_000) == 6
+    assert least_lock(3, 15_000) == 5
+    assert least_lock(4, 15_000) == 6
     assert bond_of(5, 3) * 4 >= (5 + 3) * 5
 
 

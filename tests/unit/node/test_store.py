@@ -1,15 +1,19 @@
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from eth_account import Account
 
 from verillm.errors import ConfigError
+from verillm_node.admission import Pending
 from verillm_node.files import write_atomically
 from verillm_node.store import Database, OutboxStore, Traces, master_secret
+from verillm_node.tasks import TaskBook
 
 
 def test_a_failed_transaction_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -73,6 +77,27 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(ConfigError, match="newer version"):
         Database(tmp_path / "store.sqlite")
+
+
+def test_a_store_of_the_first_version_is_brought_up_with_its_tasks(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    old = sqlite3.connect(path)
+    old.execute(
+        "CREATE TABLE tasks (task_id BLOB PRIMARY KEY, task_hash BLOB NOT NULL, wire BLOB NOT NULL,"
+        " deadline INTEGER NOT NULL, lock TEXT NOT NULL, state TEXT NOT NULL, commitment BLOB,"
+        " digest BLOB, job_id BLOB, party INTEGER, released INTEGER NOT NULL DEFAULT 0,"
+        " final INTEGER NOT NULL DEFAULT 0, created REAL NOT NULL)"
+    )
+    old.execute(
+        "INSERT INTO tasks (task_id, task_hash, wire, deadline, lock, state, created)"
+        " VALUES (x'01', x'02', x'03', 100, '7', 'accepted', 0)"
+    )
+    old.execute("PRAGMA user_version = 1")
+    old.commit()
+    old.close()
+    database = Database(path)
+    assert TaskBook(database).pending(Account.create().address, 50, 0) == Pending(7, 0)
+    database.close()
 
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:

@@ -18,10 +18,12 @@ from verillm.api import CommitmentEvent, TaskEvent, TaskSubmission, TokenEvent
 from verillm.codec import decode_opening
 from verillm.model import ModelSpec
 from verillm.request import Sampling
+from verillm.settlement import bond_of
 from verillm.signing import sign
 from verillm.task import Task, inner_hash, output_hash
 from verillm.trace import check_opening
 from verillm.types import Hash32, JobId, ModelId
+from verillm_node.admission import Pending
 from verillm_node.link import check_commitment
 from verillm_node.store import Traces
 from verillm_node.tasks import TaskBook, TaskState
@@ -158,7 +160,7 @@ async def test_an_interrupted_task_whose_time_is_over_is_let_go(open_bench: Open
         bench.book.open(bench.signed(task), Hash32(b"h" * 32))
         bench.worker.resume(NOW + 6)
         assert bench.book.counts() == {TaskState.ABANDONED: 1}
-        assert bench.book.pending_lock(NOW, grace=0) == 0
+        assert bench.book.pending(bench.scheduler.address, NOW, grace=0) == Pending(0, 0)
 
 
 # ── Refusals ─────────────────────────────────────────────────────────────────────────────────────
@@ -203,10 +205,58 @@ async def test_a_signature_for_another_contract_is_refused(open_bench: OpenBench
         assert _code(await _post(bench, submission)) == "bad_signature"
 
 
+def _bonds(task: Task, many: int) -> int:
+    return many * bond_of(task.lock, task.fee)
+
+
 async def test_a_scheduler_without_a_bond_is_refused(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.standing_now = replace(bench.desk.standing_now, scheduler_free=99)
-        assert _code(await _post(bench, bench.signed(bench.task()))) == "bad_signature"
+        task = bench.task()
+        short = replace(bench.desk.standing_now, scheduler_stake=_bonds(task, 1) - 1)
+        bench.desk.standing_now = short
+        assert _code(await _post(bench, bench.signed(task))) == "scheduler_overdrawn"
+
+
+async def test_a_scheduler_holds_no_more_of_our_stake_than_its_own_can_bond(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        task = bench.task()
+        bench.desk.standing_now = replace(bench.desk.standing_now, scheduler_stake=_bonds(task, 2))
+        for name in ("one", "two"):
+            _events(await _post(bench, bench.signed(bench.task(name))))
+        third = bench.signed(bench.task("three"))
+        assert _code(await _post(bench, third)) == "scheduler_overdrawn"
+        other = Account.from_key(b"t" * 32)
+        bench.desk.standing_now = replace(bench.desk.standing_now, scheduler_hot_key=other.address)
+        theirs = TaskSubmission(third.task, other.address, sign(bench.domain, third.task, other))
+        _events(await _post(bench, theirs))  # another scheduler's stake is its own matter
+
+
+async def test_what_the_chain_shows_counts_no_more_against_its_scheduler(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        task = bench.task("one")
+        bench.desk.standing_now = replace(bench.desk.standing_now, scheduler_stake=_bonds(task, 1))
+        _events(await _post(bench, bench.signed(task)))
+        assert _code(await _post(bench, bench.signed(bench.task("two")))) == "scheduler_overdrawn"
+        record = bench.book.find(task.task_id)
+        assert record is not None
+        assert record.commitment_hash is not None
+        bench.book.on_chain(record.commitment_hash)
+        _events(await _post(bench, bench.signed(bench.task("two"))))
+
+
+@pytest.mark.parametrize(("beyond", "code"), [(0, None), (1, "deadline_passed")])
+async def test_no_task_holds_stake_for_longer_than_a_job_can_take_to_its_seal(
+    open_bench: OpenBench, beyond: int, code: str | None
+) -> None:
+    async with open_bench() as bench:
+        now = bench.desk.standing_now
+        latest = now.now + now.job_window + now.seal_window
+        response = await _post(bench, bench.signed(replace(bench.task(), deadline=latest + beyond)))
+        assert (None if response.status_code == 200 else _code(response)) == code
 
 
 async def test_a_lock_over_the_free_stake_is_refused(open_bench: OpenBench) -> None:
@@ -219,12 +269,15 @@ async def test_the_locks_of_open_tasks_add_up(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         for name in ("one", "two"):
             _events(await _post(bench, bench.signed(bench.task(name))))
-        assert bench.book.pending_lock(NOW, grace=0) == 200
+        pending = bench.book.pending(bench.scheduler.address, NOW, grace=0)
+        assert pending == Pending(200, _bonds(bench.task(), 2))
+        assert bench.book.pending(Account.create().address, NOW, grace=0) == Pending(200, 0)
         record = bench.book.find(bench.task("one").task_id)
         assert record is not None
         assert record.commitment_hash is not None
         bench.book.on_chain(record.commitment_hash)
-        assert bench.book.pending_lock(NOW, grace=0) == 100
+        pending = bench.book.pending(bench.scheduler.address, NOW, grace=0)
+        assert pending == Pending(100, _bonds(bench.task(), 1))
 
 
 def _item(task: Task, **changes: object) -> Task:
