@@ -1,7 +1,6 @@
 """A worker's HTTP face: tasks in; token stream, commitments, openings and attestations out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from fastapi import FastAPI, Request, Response
@@ -12,6 +11,7 @@ from verillm.codec import encode_opening
 from verillm.errors import MalformedError
 from verillm.types import JobId, TaskId
 from verillm_node.admission import Standing
+from verillm_node.drawn import Drawn
 from verillm_node.feed import Feed
 from verillm_node.http import (
     MAX_BUNDLE_BYTES,
@@ -22,6 +22,8 @@ from verillm_node.http import (
     read_body,
     stream,
 )
+from verillm_node.meter import Meter, caller
+from verillm_node.tasks import TaskRecord
 from verillm_node.worker import Worker
 
 
@@ -36,12 +38,36 @@ class Desk(Protocol):
         """Reads the chain's newest events now."""
         ...
 
+    def drawn(self, own: TaskRecord, item: int) -> Drawn:
+        """What of an own sealed item is to be opened; blocking."""
+        ...
 
-Attest = Callable[[JobId, bytes], Awaitable[SignedAttestation]]
+
+class Attest(Protocol):
+    """Signs verdicts on bundles of jobs on whose committee this worker sits."""
+
+    def room(self, job_id: JobId) -> int:
+        """The most bytes of its bundle; raises `NotFound` for any other job, at no cost."""
+        ...
+
+    async def attest(self, job_id: JobId, data: bytes) -> SignedAttestation:
+        """Judges a bundle, each once."""
+        ...
+
+
+class Limits:
+    """How often a minute one address gets one thing; a scheduler needs each once, if all is well.
+
+    Whether the chain shows a seal is asked by every retry for every open job of a scheduler.
+    """
+
+    def __init__(self) -> None:
+        self.looks, self.openings, self.attestations = Meter(240), Meter(12), Meter(6)
 
 
 def worker_app(worker: Worker, desk: Desk, attest: Attest, info: Info) -> FastAPI:
     """The app of one worker."""
+    limits = Limits()
     app = make_app("verillm worker", lambda: worker.metrics())
 
     @app.get(api.INFO)
@@ -64,13 +90,15 @@ def worker_app(worker: Worker, desk: Desk, attest: Attest, info: Info) -> FastAP
 
     @app.get(api.TASKS + "/{task}/opening")
     async def open_task(task: str, request: Request) -> Response:
-        data = await _opened(worker, desk, _task_id(task), request)
+        data = await _opened(worker, desk, limits, _task_id(task), request)
         return Response(data, media_type="application/octet-stream")
 
     @app.post(api.JOBS + "/{job}/attest")
     async def attest_job(job: str, request: Request) -> Response:
         job_id = JobId(api.parse_hash(job, "job"))
-        signed = await attest(job_id, await read_body(request, MAX_BUNDLE_BYTES))
+        room = min(attest.room(job_id), MAX_BUNDLE_BYTES)
+        limits.attestations.take(_caller(request), job_id)
+        signed = await attest.attest(job_id, await read_body(request, room))
         return answer(signed.to_json())
 
     return app
@@ -87,7 +115,9 @@ async def _taken(worker: Worker, desk: Desk, submission: TaskSubmission) -> Feed
     return worker.take(submission, standing) if known is None else known
 
 
-async def _opened(worker: Worker, desk: Desk, task_id: TaskId, request: Request) -> bytes:
+async def _opened(
+    worker: Worker, desk: Desk, limits: Limits, task_id: TaskId, request: Request
+) -> bytes:
     query = dict(request.query_params)
     item = query.pop("item", "")
     full = api.parse_positions(query.pop("full", ""), "full")
@@ -95,9 +125,18 @@ async def _opened(worker: Worker, desk: Desk, task_id: TaskId, request: Request)
     if query or not (item.isascii() and item.isdigit() and len(item) <= 4):
         raise MalformedError("query", "expected item=NUMBER&full=POSITIONS&final=POSITIONS")
     if not worker.is_sealed(task_id):
+        limits.looks.take(_caller(request))
         await desk.look()
-    opening = await asyncio.to_thread(worker.opening, task_id, int(item), full, final_only)
+    own = worker.sealed(task_id)
+    limits.openings.take(_caller(request), task_id, item)
+    what = await asyncio.to_thread(desk.drawn, own, int(item))
+    what.check(full, final_only)
+    opening = await asyncio.to_thread(worker.opening, own, int(item), full, final_only)
     return await asyncio.to_thread(encode_opening, opening)
+
+
+def _caller(request: Request) -> str:
+    return caller(None if request.client is None else request.client.host)
 
 
 def _submission(raw: bytes) -> TaskSubmission:

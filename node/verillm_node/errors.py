@@ -4,6 +4,8 @@
 
     NodeError
     ├── NotSealedYet (not_sealed_yet)     openings before the seal would tell the role
+    ├── NotDrawn (not_drawn)              openings beyond those that the protocol asks for
+    ├── TooManyRequests (too_many_requests)  one caller asks for one thing too often
     ├── LockTooLarge (lock_too_large)     the task would lock more stake than is free
     ├── SchedulerOverdrawn (scheduler_overdrawn)  its sender cannot bond all that it asked for
     ├── Stopped (stopped)                 this daemon is shutting down
@@ -18,6 +20,26 @@ class NotSealedYet(NodeError):
 
     code = "not_sealed_yet"
     remedy = "Ask again once the job is sealed on the chain."
+
+
+class NotDrawn(NodeError):
+    """The protocol does not ask for this position, or this item, to be opened."""
+
+    code = "not_drawn"
+    remedy = "Ask for drawn positions, and final states of generated tokens, of checked requests."
+
+    def __init__(self, place: int) -> None:
+        super().__init__(f"item or position {place} is not drawn", place=place)
+
+
+class TooManyRequests(NodeError):
+    """One caller asks for one thing more often than the protocol needs."""
+
+    code = "too_many_requests"
+    remedy = "Keep what you were given; ask again later."
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"enough for now; ask again in {max(1, round(seconds))} s")
 
 
 class Overloaded(EngineUnavailable):

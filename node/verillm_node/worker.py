@@ -233,17 +233,21 @@ class Worker:
         stage = "running" if feed is not None else str(record.state)
         return TaskStatus(task_id, stage, 0 if feed is None else len(feed), record.commitment)
 
-    def opening(
-        self, task_id: TaskId, item: int, full: tuple[int, ...], final_only: tuple[int, ...]
-    ) -> Opening:
-        """Openings of a task whose commitment is sealed on the chain; raises `NotSealedYet`.
+    def sealed(self, task_id: TaskId) -> TaskRecord:
+        """A task whose commitment is sealed on the chain; raises `NotSealedYet`.
 
         Before that, openings would tell the role, and let others copy the states.
         """
         record = self._record(task_id)
         if record.job_id is None:
             raise NotSealedYet("this task is not sealed on the chain yet")
-        return open_positions(self._committed(record), item, full, final_only)
+        return record
+
+    def opening(
+        self, own: TaskRecord, item: int, full: tuple[int, ...], final_only: tuple[int, ...]
+    ) -> Opening:
+        """Some positions of a sealed task's item."""
+        return open_positions(self._committed(own), item, full, final_only)
 
     def open_everything(self, task_id: TaskId, item: int) -> Opening:
         """All positions of one item in full, for our own use."""

@@ -8,32 +8,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verillm import __version__, api
-from verillm.api import Info, SignedAttestation, TaskSubmission
+from verillm.api import Info, TaskSubmission
 from verillm.chain.contract import Chain
 from verillm.chain.deployment import Config
-from verillm.codec import bundle_hash
 from verillm.engine import Engine, load_transform, open_engine
 from verillm.engine.describe import check_folder
-from verillm.errors import ConfigError, ModelMismatch, NotFound
+from verillm.errors import ConfigError, ModelMismatch
 from verillm.head import HeadRows
 from verillm.model import ModelSpec, model_id, spec_from_json
-from verillm.records import Attestation
-from verillm.signing import sign
-from verillm.types import JobId
 from verillm_node import join
 from verillm_node.admission import Serving, Standing
 from verillm_node.api import worker_app
+from verillm_node.attest import Attester
 from verillm_node.config import EngineSettings, WorkerSettings
 from verillm_node.daemon import open_chain, open_keys, repeat, run_daemon
 from verillm_node.defend import Watch
+from verillm_node.drawn import Drawn, drawn
+from verillm_node.errors import NotDrawn
 from verillm_node.follow import Follower
 from verillm_node.http import listen, serve
-from verillm_node.judging import Case, verdict_of
 from verillm_node.keys import KeyPair
 from verillm_node.link import Link
 from verillm_node.registry import Registry, free_stake, hot_key_of, staying_stake
 from verillm_node.store import Database, Traces
-from verillm_node.tasks import TaskBook
+from verillm_node.tasks import TaskBook, TaskRecord
 from verillm_node.threads import blocking
 from verillm_node.view import look
 from verillm_node.worker import Identity, Worker
@@ -76,6 +74,7 @@ class ChainDesk:
 
     chain: Chain
     follower: Follower
+    spec: ModelSpec
     terms: Config
 
     def standing(self, submission: TaskSubmission) -> Standing:
@@ -94,36 +93,11 @@ class ChainDesk:
         """Reads the chain's newest events now."""
         await blocking(self.follower.poll)
 
-
-@dataclass(frozen=True, slots=True)
-class Attester:
-    """Signs a verdict that it recomputed itself, for jobs whose committee it sits on."""
-
-    chain: Chain
-    identity: Identity
-    spec: ModelSpec
-    head: HeadRows | None
-
-    async def __call__(self, job_id: JobId, data: bytes) -> SignedAttestation:
-        """Judges a bundle; raises `NotFound` for a job that is not ours to attest."""
-        return await blocking(self._attest, job_id, data)
-
-    def _attest(self, job_id: JobId, data: bytes) -> SignedAttestation:
-        view = look(self.chain, job_id)
-        sealed = view.history.sealed
-        if sealed is None or view.posting.quote.model_id != model_id(self.spec):
-            raise NotFound("this job is not sealed, or of another model")
-        sealing = sealed.event.sealing
-        if self.identity.operator not in {member.owner for member in sealing.committee}:
-            raise NotFound("this worker is not on the job's committee")
-        case = Case(view.posting, sealing, self.spec, self.identity.domain, sealed.block_hash)
-        verdict = verdict_of(data, case, self.head)
-        digest = bundle_hash(data)
-        word = Attestation(job_id, verdict.outcome, verdict.reason, digest)
-        signature = sign(self.identity.domain, word, self.identity.hot)
-        return SignedAttestation(
-            self.identity.operator, job_id, verdict.outcome, verdict.reason, digest, signature
-        )
+    def drawn(self, own: TaskRecord, item: int) -> Drawn:
+        """What of an own sealed item is to be opened, as the chain stands now."""
+        if own.job_id is None:
+            raise NotDrawn(item)
+        return drawn(look(self.chain, own.job_id), self.spec, own, item)
 
 
 def run_worker(settings: WorkerSettings, follow_stdin: bool = False) -> None:
@@ -188,7 +162,7 @@ async def _serve(
     worker = Worker(identity, serving, engine, book, traces, group, settings.max_tasks)
     follower = Follower(chain, database, book)
     head = None if settings.engine.model is None else HeadRows(settings.engine.model)
-    attest = Attester(chain, identity, spec, head)
+    attest = Attester(chain, identity, spec, head, book)
     link = Link(LINK_STALL_SECONDS)
     watch = Watch(chain, spec, worker, book, Registry(chain, terms.reserve_bps), link, head)
 
@@ -199,7 +173,7 @@ async def _serve(
         await blocking(traces.sweep)
 
     worker.resume(await blocking(chain.now))
-    desk = ChainDesk(chain, follower, terms)
+    desk = ChainDesk(chain, follower, spec, terms)
     app = worker_app(worker, desk, attest, _info(identity, spec, chain))
     log.info("serving", extra={"url": settings.http.url, "operator": identity.operator})
     async with asyncio.TaskGroup() as loops:

@@ -58,6 +58,8 @@ _STATUS_OF_CODE: Final[Mapping[str, int]] = {
     "model_mismatch": 409,
     "not_found": 404,
     "not_sealed_yet": 409,
+    "not_drawn": 403,
+    "too_many_requests": 429,
     "engine_unavailable": 503,
     "no_workers": 503,
     "worker_failed": 502,

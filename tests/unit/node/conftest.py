@@ -23,12 +23,14 @@ from verillm.task import Item, Task
 from verillm.types import ChecksumAddress, JobId, TaskId
 from verillm_node.admission import Serving, Standing
 from verillm_node.api import worker_app
+from verillm_node.drawn import Drawn
 from verillm_node.store import Database, Traces
-from verillm_node.tasks import TaskBook
+from verillm_node.tasks import TaskBook, TaskRecord
 from verillm_node.worker import Identity, Worker
 
 NOW = int(time.time())
 FOREVER = NOW + 3600
+DRAWN = Drawn(frozenset({1, 3, 10}), range(4, 9))
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Desk:
     standing_now: Standing
     looks: int = 0
     on_look: Callable[[], None] = field(default=lambda: None)
+    what: Drawn = DRAWN
 
     def standing(self, submission: TaskSubmission) -> Standing:
         return self.standing_now
@@ -46,6 +49,26 @@ class Desk:
         self.looks += 1
         self.on_look()
 
+    def drawn(self, own: TaskRecord, item: int) -> Drawn:
+        return self.what
+
+
+@dataclass
+class NoCommittee:
+    """A worker that sits on one committee at most, and says nothing there."""
+
+    job: JobId | None = None
+    read: list[int] = field(default_factory=list)
+
+    def room(self, job_id: JobId) -> int:
+        if job_id != self.job:
+            raise NotFound("no job here")
+        return 1000
+
+    async def attest(self, job_id: JobId, data: bytes) -> SignedAttestation:
+        self.read.append(len(data))
+        raise NotFound("nothing to say")
+
 
 @dataclass
 class Bench:
@@ -53,6 +76,7 @@ class Bench:
 
     worker: Worker
     desk: Desk
+    committee: NoCommittee
     book: TaskBook
     http: httpx.AsyncClient
     scheduler: LocalAccount
@@ -119,18 +143,15 @@ async def _bench(folder: Path, home: Path) -> AsyncIterator[Bench]:
                 identity, serving, engine, book, Traces(home / "traces", 60), group, max_tasks=4
             )
             worker.resume(NOW)
-            transport = httpx.ASGITransport(worker_app(worker, desk, _no_attestation, _info(spec)))
+            committee = NoCommittee()
+            transport = httpx.ASGITransport(worker_app(worker, desk, committee, _info(spec)))
             async with httpx.AsyncClient(transport=transport, base_url="http://worker") as http:
-                yield Bench(worker, desk, book, http, scheduler, spec, domain)
+                yield Bench(worker, desk, committee, book, http, scheduler, spec, domain)
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
     finally:
         engine.close()
         database.close()
-
-
-async def _no_attestation(job_id: JobId, data: bytes) -> SignedAttestation:
-    raise NotFound("no job here")
 
 
 def _info(spec: ModelSpec) -> Info:

@@ -414,6 +414,7 @@ async def test_openings_are_closed_until_the_commitment_is_sealed(open_bench: Op
         "item=0&full=a",
         "item=-1&full=1",
         "item=0&full=1&more=1",
+        "item=0&full=4294967295",
         "item=7&full=1",
     ],
 )
@@ -428,16 +429,50 @@ async def test_a_query_that_names_no_opening_is_malformed(
         assert _code(response) == "malformed"
 
 
-@pytest.mark.parametrize("positions", ["999", "4294967295", "1,999"])
-async def test_a_position_outside_the_trace_is_malformed(
-    open_bench: OpenBench, positions: str
+@pytest.mark.parametrize("query", ["full=2", "full=4", "full=1,999", "final=9"])
+async def test_a_position_that_nobody_drew_stays_closed(open_bench: OpenBench, query: str) -> None:
+    async with open_bench() as bench:
+        task = bench.task()
+        _events(await _post(bench, bench.signed(task)))
+        bench.book.sealed(task.task_id, JobId(Hash32(b"j" * 32)), 0)
+        path = f"{api.task_path(task.task_id, 'opening')}?item=0&{query}"
+        assert _code(await bench.http.get(path)) == "not_drawn"
+
+
+async def test_one_caller_gets_an_opening_a_few_times_a_minute_and_others_still_get_it(
+    open_bench: OpenBench,
 ) -> None:
     async with open_bench() as bench:
         task = bench.task()
         _events(await _post(bench, bench.signed(task)))
         bench.book.sealed(task.task_id, JobId(Hash32(b"j" * 32)), 0)
-        path = f"{api.task_path(task.task_id, 'opening')}?item=0&full={positions}"
-        assert _code(await bench.http.get(path)) in ("malformed", "bad_input")
+        path = f"{api.task_path(task.task_id, 'opening')}?item=0&full=1"
+        answers = [await bench.http.get(path) for _ in range(13)]
+        assert [each.status_code for each in answers] == [200] * 12 + [429]
+        assert _code(answers[-1]) == "too_many_requests"
+        app = bench.http._transport.app  # type: ignore[attr-defined]
+        elsewhere = httpx.ASGITransport(app, client=("192.0.2.7", 1))
+        async with httpx.AsyncClient(transport=elsewhere, base_url="http://worker") as other:
+            assert (await other.get(path)).status_code == 200
+
+
+async def test_no_bundle_is_read_for_a_job_on_whose_committee_the_worker_is_not(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        path = api.job_path(JobId(Hash32(b"j" * 32)), "attest")
+        assert _code(await bench.http.post(path, content=b"bundle")) == "not_found"
+        assert bench.committee.read == []
+
+
+async def test_bundles_are_bounded_in_size_and_number(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.committee.job = JobId(Hash32(b"j" * 32))
+        path = api.job_path(bench.committee.job, "attest")
+        assert _code(await bench.http.post(path, content=bytes(1001))) == "malformed"
+        codes = [_code(await bench.http.post(path, content=bytes(1000))) for _ in range(6)]
+        assert codes == ["not_found"] * 5 + ["too_many_requests"]
+        assert bench.committee.read == [1000] * 5
 
 
 async def test_an_unknown_task_is_not_found(open_bench: OpenBench) -> None:
