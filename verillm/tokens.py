@@ -27,6 +27,7 @@ _ROWS = 32
 """States whose logits are held at once."""
 _G_MAX = gumbel(np.array([0xFFFFFFFF], np.uint32))[0]
 _FIRST_LOOK = 32
+_SORTED = 1024
 
 
 class Head(Protocol):
@@ -240,32 +241,42 @@ def _nucleus(logits: Floats, token: int, sampling: Sampling, borders: Borders) -
     Top-p is compared in mass with ε to spare, top-k and min-p in logits with τ to spare: what is
     near a border counts neither as a rival nor as outside.
     """
-    order = np.argsort(-logits, kind="stable")
-    ordered = logits[order]
-    mass = probabilities(ordered, sampling)
-    mass_above = np.cumsum(mass) - mass
-    rank = int(np.flatnonzero(order == token)[0])
-    kept = np.ones(len(order), dtype=np.bool_)
+    kept = np.ones(len(logits), dtype=np.bool_)
     outside = False
+    tau = np.float32(borders.tau)
     if sampling.top_p < PPM:
         top_p = sampling.top_p / PPM
-        kept &= mass_above < top_p - borders.epsilon
-        outside |= bool(mass_above[rank] > top_p + borders.epsilon)
-    if sampling.top_k:
-        kept &= _count_from(ordered, ordered - np.float32(borders.tau)) - 1 < sampling.top_k
-        clearly = _count_from(ordered, ordered[rank : rank + 1] + np.float32(borders.tau))
-        outside |= bool(clearly[0] >= sampling.top_k)
+        kept, mass_above = _by_mass(logits, token, sampling, top_p - borders.epsilon)
+        outside |= mass_above > top_p + borders.epsilon
+    if sampling.top_k and sampling.top_k < len(logits):
+        # Fewer than k others reach a value iff it is over the one of rank k.
+        following = np.partition(logits, -sampling.top_k - 1)[-sampling.top_k - 1]
+        kept &= logits - tau > following
+        outside |= int(np.sum(logits >= logits[token] + tau)) >= sampling.top_k
     if sampling.min_p:
         # p / p_max depends on two logits only, whose noise moves it by a factor, not by a mass.
-        behind = ordered[0].astype(np.float64) - ordered
+        behind = logits.max().astype(np.float64) - logits
         reach = sampling.temperature / PPM * math.log(PPM / sampling.min_p)
         kept &= behind <= reach - borders.tau
-        outside |= bool(behind[rank] > reach + borders.tau)
-    mask = np.empty_like(kept)
-    mask[order] = kept
-    return mask, outside
+        outside |= bool(behind[token] > reach + borders.tau)
+    return kept, outside
 
 
-def _count_from(descending: Floats, least: Floats) -> NDArray[np.intp]:
-    """How many of the descending logits are at least each of `least`."""
-    return np.searchsorted(-descending, -least, side="right")
+def _by_mass(logits: Floats, token: int, sampling: Sampling, border: float) -> tuple[Mask, float]:
+    """Which entries have less than `border` mass above them, and how much the token has.
+
+    Above are the likelier entries and, of equal ones, those with a lower id. Only the likeliest are
+    sorted: once they hold the border's mass, none of the others can be kept.
+    """
+    mass = probabilities(logits, sampling)
+    likeliest = np.arange(len(logits))
+    if len(logits) > _SORTED:
+        ids = np.flatnonzero(logits >= np.partition(logits, -_SORTED)[-_SORTED])
+        likeliest = ids if mass[ids].sum() >= border else likeliest
+    order = likeliest[np.argsort(-logits[likeliest], kind="stable")]
+    mass_above = np.cumsum(mass[order]) - mass[order]
+    kept = np.zeros(len(logits), dtype=np.bool_)
+    kept[order] = mass_above < border
+    above_token = logits > logits[token]
+    above_token[:token] |= logits[:token] == logits[token]
+    return kept, float(mass[above_token].sum())

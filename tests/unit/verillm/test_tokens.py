@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.unit.verillm.builders import PROFILE, VOCABULARY, head, noisy, true_states
+from verillm import tokens
 from verillm.errors import EvidenceError
 from verillm.head import HeadArray
 from verillm.request import Sampling
@@ -92,9 +93,11 @@ def test_margins_over_a_large_vocabulary_are_those_of_the_definition(
     key: int, sampling: Sampling
 ) -> None:
     rng = np.random.default_rng(key)
-    logits = (rng.standard_normal(300, np.float32) * 3).astype(np.float32)
+    logits = (rng.standard_normal(300, np.float32) * 3).round(key % 3).astype(np.float32)
     token = int(rng.integers(300))
-    found = margins(logits, token, sampling, SEED, key % 997, BORDERS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "_SORTED", (8, 64, 1024)[key // 3 % 3])
+        found = margins(logits, token, sampling, SEED, key % 997, BORDERS)
     refund, slash, outside = by_definition(logits.tolist(), token, sampling, key % 997)
     assert found[2] == outside
     assert found[0] == pytest.approx(refund * 1e6, abs=3)
