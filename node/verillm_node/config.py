@@ -116,6 +116,9 @@ class SchedulerSettings:
     """How long a party may fail to open before the bundle goes out without it."""
     shuffle_seconds: float = 0.0
     """Verification tasks leave after a random wait of at most this, like requests of their own."""
+    contract_wallets: bool = False
+    """Serve clients whose account has code, at the risk that their signature no longer holds when
+    the tokens are out and the job is to be posted: nobody pays for it then."""
     log_level: str = "INFO"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from verillm.api import JobSubmission
 from verillm.chain.contract import Call, Chain, Mined
 from verillm.chain.deployment import Config
 from verillm.chain.wallet import Outbox
@@ -15,6 +16,7 @@ from verillm.model import ModelSpec
 from verillm.types import JobId, ModelId
 from verillm_node.config import SchedulerSettings
 from verillm_node.errors import Stopped
+from verillm_node.intake import check_signature
 from verillm_node.jobs import JobBook
 from verillm_node.link import Link
 from verillm_node.registry import Registry
@@ -54,6 +56,11 @@ class Context:
         if model_id not in self.offers:
             raise UnknownModel("0x" + model_id.hex())
         return self.offers[model_id]
+
+    async def check_client(self, submission: JobSubmission) -> None:
+        """The client's signature holds now; raises `SignatureError` or `ContractWallet`."""
+        taken = self.settings.contract_wallets
+        await blocking(check_signature, self.chain, submission.job, submission.signature, taken)
 
     async def transact(
         self, job_id: JobId, call: Call, is_done: Callable[[], bool]

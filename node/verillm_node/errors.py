@@ -4,6 +4,7 @@
 
     NodeError
     ├── NotSealedYet (not_sealed_yet)     openings before the seal would tell the role
+    ├── ContractWallet (contract_wallet)  a client that could take its signature back
     ├── NotDrawn (not_drawn)              openings beyond those that the protocol asks for
     ├── TooManyRequests (too_many_requests)  one caller asks for one thing too often
     ├── LockTooLarge (lock_too_large)     the task would lock more stake than is free
@@ -20,6 +21,16 @@ class NotSealedYet(NodeError):
 
     code = "not_sealed_yet"
     remedy = "Ask again once the job is sealed on the chain."
+
+
+class ContractWallet(NodeError):
+    """The client's account has code, so its signature may hold now and not at `post`."""
+
+    code = "contract_wallet"
+    remedy = "Pay from an account without code, or ask a scheduler that takes contract wallets."
+
+    def __init__(self, client: str) -> None:
+        super().__init__(f"client {client} is a contract", client=client)
 
 
 class NotDrawn(NodeError):

@@ -22,6 +22,7 @@ from verillm.errors import (
     NoWorkers,
     QuoteExpiredError,
     ReplayError,
+    SignatureError,
     VeriLLMError,
     WorkerFailed,
 )
@@ -32,6 +33,7 @@ from verillm.task import Commitment, Task, inference_task, inner_hash, output_ha
 from verillm.trace import commitment_hash
 from verillm.types import Hash32, ModelId
 from verillm_node.context import Context
+from verillm_node.errors import ContractWallet
 from verillm_node.flow import Attempt, Flow
 from verillm_node.jobs import Party
 from verillm_node.link import check_commitment
@@ -126,12 +128,19 @@ async def _ask(context: Context, flow: Flow, member: Member, lock: int) -> None:
     check_commitment(context.identity.domain, task, member.keys, commitment)
     _check_outputs(task, commitment, flow.outputs)
     call = post_call(context, flow, party, commitment)
-    await _rehearse(context, call)
+    await _rehearse(context, flow, call)
     await blocking(context.book.set_commitment, flow.job_id, 0, commitment)
 
 
-async def _rehearse(context: Context, call: Call) -> None:
-    """A post that would revert is this worker's failure, as long as no receipt is out."""
+async def _rehearse(context: Context, flow: Flow, call: Call) -> None:
+    """A post that would revert is this worker's failure, as long as no receipt is out.
+
+    Unless the client is at fault: then no other worker may serve it for nothing.
+    """
+    try:
+        await context.check_client(flow.submission)
+    except (ContractWallet, SignatureError) as error:
+        raise Hopeless(error) from error
     try:
         await blocking(context.chain.simulate, call)
     except _CLIENTS_FAULT as error:

@@ -21,6 +21,7 @@ from verillm.errors import (
 from verillm.model import ModelSpec
 from verillm.request import Job, Request, check_request, requests_root
 from verillm.signing import Domain, digest, struct_hash, verify
+from verillm_node.errors import ContractWallet
 
 _IS_VALID = bytes.fromhex("1626ba7e")
 """Selector of ERC-1271's isValidSignature, and what it answers when it is."""
@@ -55,14 +56,17 @@ def check_quote(
     verify(domain, quote, signed.signature, hot_key)
 
 
-def check_signature(chain: Chain, job: Job, signature: bytes) -> None:
-    """The client signed, with its key or as a contract (ERC-1271); raises `SignatureError`."""
+def check_signature(chain: Chain, job: Job, signature: bytes, contract_wallets: bool) -> None:
+    """The client signed, as `post` will ask now; raises `SignatureError` or `ContractWallet`.
+
+    `post` asks an account that has code by ERC-1271, even where it has a key too (EIP-7702), and
+    such an account can say no after it said yes. A key's signature holds for good.
+    """
     domain = chain.deployment.domain
-    try:
+    if chain.request("eth_getCode", job.client, "latest") == "0x":
         return verify(domain, job, signature, job.client)
-    except SignatureError:
-        if chain.request("eth_getCode", job.client, "latest") == "0x":
-            raise
+    if not contract_wallets:
+        raise ContractWallet(job.client)
     data = _IS_VALID + encode(["bytes32", "bytes"], [digest(domain, job), signature])
     try:
         answer = chain.simulate(Call("isValidSignature", job.client, data))

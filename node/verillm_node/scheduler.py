@@ -25,7 +25,7 @@ from verillm.errors import (
     InputError,
     NotFound,
     NoWorkers,
-    ReplayError,
+    SignatureError,
     VeriLLMError,
 )
 from verillm.request import Quote
@@ -35,14 +35,13 @@ from verillm.task import derive_secret, draw_commit
 from verillm.types import JobId, ModelId
 from verillm_node import committee, inference, settlement
 from verillm_node.context import Context
-from verillm_node.errors import Overloaded, Stopped
+from verillm_node.errors import ContractWallet, Overloaded, Stopped
 from verillm_node.feed import Feed
 from verillm_node.flow import Flow
 from verillm_node.intake import (
     ClientStanding,
     check_client,
     check_job,
-    check_signature,
     check_times,
 )
 from verillm_node.jobs import CLOSED, FAILED
@@ -107,7 +106,7 @@ class Scheduler:
             context.identity.operator,
             context.identity.hot.address,
         )
-        await blocking(check_signature, context.chain, submission.job, submission.signature)
+        await context.check_client(submission)
         # One at a time, so that two jobs cannot count on the same deposit.
         async with self._taking:
             await self._check_funds(submission)
@@ -302,7 +301,7 @@ class Scheduler:
     async def _post(self, flow: Flow) -> bool:
         try:
             await settlement.post(self.context, flow)
-        except (InputError, ReplayError) as error:  # the chain's word: this can never be posted
+        except (ContractWallet, InputError, SignatureError) as error:  # can never be posted
             return await self._fail(flow, error)
         return False
 

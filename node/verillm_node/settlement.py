@@ -33,10 +33,11 @@ log = logging.getLogger(__name__)
 
 
 async def post(context: Context, flow: Flow) -> None:
-    """Gives the receipts, then posts."""
+    """Gives the receipts, then posts; a signature that no longer holds raises before either."""
     party = (await blocking(context.book.parties, flow.job_id))[0]
     if party.commitment is None:
         raise LookupError("nothing to post")
+    await context.check_client(flow.submission)
     await give_receipts(context, flow, party.commitment)
     call = post_call(context, flow, party, party.commitment)
     await context.transact(flow.job_id, call, lambda: _reached(context, flow, Status.POSTED))

@@ -59,6 +59,7 @@ _STATUS_OF_CODE: Final[Mapping[str, int]] = {
     "not_found": 404,
     "not_sealed_yet": 409,
     "not_drawn": 403,
+    "contract_wallet": 403,
     "too_many_requests": 429,
     "engine_unavailable": 503,
     "no_workers": 503,

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from verillm.api import TaskSubmission
-from verillm.errors import Timeout
+from verillm.errors import SignatureError, Timeout
 from verillm.types import Hash32, JobId
-from verillm_node import inference
+from verillm_node import inference, settlement
 from verillm_node.committee import commitment_from
+from verillm_node.errors import ContractWallet
 from verillm_node.flow import Text
+from verillm_node.jobs import FAILED
 from verillm_node.scheduler import Scheduler
 
 from ..verillm.builders import SPEC
@@ -48,6 +50,51 @@ def test_a_nonce_of_an_open_job_is_used(nonce: int, client: str, used: bool) -> 
     scheduler = _scheduler(None, chain=chain, identity=identity, terms=terms)
     scheduler._flows[JOB] = SimpleNamespace(submission=_submission(), stages=set())
     assert scheduler._client_standing(_submission(nonce, client)).nonce_used is used
+
+
+class Reached(Exception):
+    """Something came to pass that must not."""
+
+
+async def _reach(*_: object) -> None:
+    raise Reached
+
+
+async def test_a_client_that_takes_its_signature_back_costs_one_worker_and_no_receipt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def check_client(_submission: object) -> None:
+        raise SignatureError("not any more")
+
+    party = SimpleNamespace(commitment="something")
+    context: Any = SimpleNamespace(
+        check_client=check_client, book=SimpleNamespace(parties=lambda _: [party]), transact=_reach
+    )
+    flow: Any = SimpleNamespace(job_id=JOB, submission=_submission())
+    # Hopeless: not the worker's failure, after which the next one would be asked.
+    with pytest.raises(inference.Hopeless):
+        await inference._rehearse(context, flow, None)  # type: ignore[arg-type]
+    monkeypatch.setattr("verillm_node.settlement.give_receipts", _reach)
+    with pytest.raises(SignatureError):
+        await settlement.post(context, flow)
+
+
+async def test_a_job_whose_client_no_longer_signs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def post(*_: object) -> None:
+        raise ContractWallet("0x")
+
+    said: list[Any] = []
+
+    async def emit(*events: object, last: bool = False) -> None:
+        said.extend(events)
+
+    monkeypatch.setattr(settlement, "post", post)
+    closed: list[object] = []
+    book = SimpleNamespace(close=lambda *args: closed.append(args))
+    scheduler = _scheduler(None, book=book)
+    assert await scheduler._post(SimpleNamespace(job_id=JOB, emit=emit))
+    assert said[0].error.code == "contract_wallet"
+    assert closed == [(JOB, FAILED)]
 
 
 # ── A job ────────────────────────────────────────────────────────────────────────────────────────
