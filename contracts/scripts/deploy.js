@@ -1,13 +1,15 @@
-// Deploys Adjudicator and VeriLLM, and a DevToken where the configuration names no token:
+// Deploys VeriLLM with all its contracts, and a DevToken where the configuration names no token:
 //   npx hardhat run contracts/scripts/deploy.js --network NAME
 // VERILLM_CONFIG names the JSON configuration (default contracts/scripts/devnet.json): the fields of
-// `Config` in IVeriLLM.sol, amounts as decimal strings; `adjudicator` is filled in here.
+// `Config` in Types.sol, amounts as decimal strings; addresses are filled in here.
 // VERILLM_DEPLOYMENT names a file to write the addresses to.
 const fs = require("fs");
 const path = require("path");
 const hre = require("hardhat");
 
 const CONFIG = process.env.VERILLM_CONFIG || path.join(__dirname, "devnet.json");
+// Contracts whose code VeriLLM runs on its own storage, in the order in which it asks them.
+const EXTENSIONS = ["Recourse"];
 const ZERO = "0x" + "0".repeat(40);
 
 const PAD = 64;
@@ -46,11 +48,16 @@ async function create(name, args = "") {
 
 async function main() {
   const config = JSON.parse(fs.readFileSync(CONFIG, "utf8"));
-  const address = async (name) => (await create(name)).contractAddress;
+  const address = async (name, args) => (await create(name, args)).contractAddress;
   const token = !config.token || config.token === ZERO ? await address("DevToken") : config.token;
   const adjudicator = await address("Adjudicator");
   const artifact = await hre.artifacts.readArtifact("VeriLLM");
-  const receipt = await create("VeriLLM", encode(artifact, { ...config, token, adjudicator }));
+  const terms = { prover: ZERO, ...config, token, adjudicator, recourse: ZERO };
+  let recourse = ZERO;
+  for (const name of [...EXTENSIONS].reverse()) {
+    recourse = await address(name, encode(artifact, terms) + word(recourse));
+  }
+  const receipt = await create("VeriLLM", encode(artifact, { ...terms, recourse }));
   // The same file as verillm.chain.deployment writes.
   const deployment = {
     chainId: Number(await hre.network.provider.send("eth_chainId")),

@@ -2,10 +2,11 @@
 pragma solidity 0.8.30;
 
 import {IAdjudicator, Verdict} from "./interfaces/IAdjudicator.sol";
+import {ILedger} from "./interfaces/ILedger.sol";
+import {IVeriLLM} from "./interfaces/IVeriLLM.sol";
 import {
     Checked,
     Claiming,
-    IVeriLLM,
     ItemLeaf,
     JobId,
     ModelId,
@@ -15,7 +16,7 @@ import {
     PairStatistics,
     Posting,
     Sealing
-} from "./interfaces/IVeriLLM.sol";
+} from "./interfaces/Types.sol";
 import {DrawLib} from "./libraries/DrawLib.sol";
 import {MerkleLib} from "./libraries/MerkleLib.sol";
 import {OpeningLib} from "./libraries/OpeningLib.sol";
@@ -314,7 +315,7 @@ contract Adjudicator is IAdjudicator {
             seats[found] = slot;
             owners[found++] = owner;
         }
-        require(found == wanted, IVeriLLM.DrawExhausted(found, wanted));
+        require(found == wanted, ILedger.DrawExhausted(found, wanted));
     }
 
     // ── What a call is about ────────────────────────────────────────────────────────────────────

@@ -2,7 +2,9 @@
 pragma solidity 0.8.30;
 
 import {IAdjudicator, Verdict} from "../src/interfaces/IAdjudicator.sol";
+import "../src/interfaces/ILedger.sol";
 import "../src/interfaces/IVeriLLM.sol";
+import "../src/interfaces/Types.sol";
 import {VerdictLib} from "../src/libraries/VerdictLib.sol";
 import {Round} from "./Round.sol";
 import {Trees} from "./Trees.sol";
@@ -234,9 +236,9 @@ contract AdjudicatorTest is Round {
         _claim(c, Outcome.Accept, 0);
         bytes[] memory one = _attestations(c, Outcome.Refund, 7, 1);
         vm.startPrank(challenger);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.AttestationsInsufficient.selector, 1, 2));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.AttestationsInsufficient.selector, 1, 2));
         network.challenge(c.posting, c.sealing, c.claiming, Outcome.Refund, 7, BUNDLE, one);
-        vm.expectRevert(IVeriLLM.OutcomeInvalid.selector);
+        vm.expectRevert(ILedger.OutcomeInvalid.selector);
         network.challenge(c.posting, c.sealing, c.claiming, Outcome.Slash, 1, BUNDLE, one);
         bytes[] memory two = _attestations(c, Outcome.Refund, 7, 6);
         network.challenge(c.posting, c.sealing, c.claiming, Outcome.Refund, 7, BUNDLE, two);
@@ -265,7 +267,7 @@ contract AdjudicatorTest is Round {
         Case memory c = _posted(3);
         _commitAndSeal(c);
         (, uint40 claimBy,) = network.jobState(c.id);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.DeadlineNotReached.selector, claimBy));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.DeadlineNotReached.selector, claimBy));
         network.challenge(c.posting, c.sealing, c.claiming, Outcome.None, 0, 0, new bytes[](0));
         pass(12);
         network.keep(c.sealing.sealedBlock);
@@ -285,7 +287,7 @@ contract AdjudicatorTest is Round {
         _commitAndSeal(c);
         vm.roll(vm.getBlockNumber() + 9000);
         vm.expectRevert(
-            abi.encodeWithSelector(IVeriLLM.BeaconUnavailable.selector, c.sealing.sealedBlock)
+            abi.encodeWithSelector(ILedger.BeaconUnavailable.selector, c.sealing.sealedBlock)
         );
         vm.prank(claimer);
         network.claim(c.posting, c.sealing, Outcome.Accept, 0, 7, BUNDLE, new bytes[](0));
@@ -293,7 +295,7 @@ contract AdjudicatorTest is Round {
         vm.recordLogs();
         _challenge(c);
         (Outcome outcome, uint8 reason) =
-            abi.decode(_logged(IVeriLLM.Finalized.selector), (Outcome, uint8));
+            abi.decode(_logged(ILedger.Finalized.selector), (Outcome, uint8));
         assertEq(uint8(outcome), uint8(Outcome.Inconclusive));
         assertEq(reason, VerdictLib.BEACON_LOST);
         uint256 each = (c.sealing.fee * 2000 / uint256(10_000)) / 3;
@@ -466,7 +468,7 @@ contract AdjudicatorTest is Round {
         _claim(c, Outcome.Accept, 0);
         (, uint40 deadline,) = network.jobState(c.id);
         vm.warp(deadline);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.DeadlinePassed.selector, deadline));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.DeadlinePassed.selector, deadline));
         network.challenge(c.posting, c.sealing, c.claiming, Outcome.None, 0, 0, new bytes[](0));
     }
 
@@ -477,7 +479,7 @@ contract AdjudicatorTest is Round {
         _adjudicate(c);
         vm.expectRevert(
             abi.encodeWithSelector(
-                IVeriLLM.StatusWrong.selector, c.id, Status.Final, Status.Challenged
+                ILedger.StatusWrong.selector, c.id, Status.Final, Status.Challenged
             )
         );
         network.adjudicate(c.posting, c.sealing, c.claiming);

@@ -2,6 +2,7 @@
 pragma solidity 0.8.30;
 
 import "../src/interfaces/IVeriLLM.sol";
+import "../src/interfaces/Types.sol";
 import {Network} from "./Network.sol";
 import {Round} from "./Round.sol";
 

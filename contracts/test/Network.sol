@@ -3,7 +3,9 @@ pragma solidity 0.8.30;
 
 import {DevToken} from "../src/dev/DevToken.sol";
 import {IAdjudicator} from "../src/interfaces/IAdjudicator.sol";
+import "../src/interfaces/ILedger.sol";
 import "../src/interfaces/IVeriLLM.sol";
+import "../src/interfaces/Types.sol";
 import {HashLib} from "../src/libraries/HashLib.sol";
 import {Test, Vm} from "./Test.sol";
 
@@ -59,7 +61,7 @@ abstract contract Network is Test {
         token = new DevToken();
         adjudicator = IAdjudicator(_deploy("Adjudicator.sol:Adjudicator", ""));
         terms = _terms();
-        network = IVeriLLM(_deploy("VeriLLM.sol:VeriLLM", abi.encode(terms)));
+        network = _deployNetwork();
         (client, clientKey) = account("client");
         scheduler = person("scheduler");
         claimer = person("claimer");
@@ -89,6 +91,8 @@ abstract contract Network is Test {
         return Config({
             token: address(token),
             adjudicator: address(adjudicator),
+            prover: address(0),
+            recourse: address(0),
             sealWindow: 1 hours,
             claimWindow: 1 hours,
             disputeWindow: 1 hours,
@@ -98,13 +102,16 @@ abstract contract Network is Test {
             keyGrace: 1 hours,
             jobWindow: 1 hours,
             kappaBps: 20_000,
+            forcedEvery: 0,
             reserveBps: 3000,
             inferencerBps: 7000,
             committeeBps: 2000,
             schedulerBps: 1000,
             callerFee: 0.01 ether,
             claimBond: 5 ether,
-            challengeBond: 7 ether
+            challengeBond: 7 ether,
+            answerFee: 0.1 ether,
+            reverifyBond: 20 ether
         });
     }
 
@@ -239,7 +246,7 @@ abstract contract Network is Test {
     ) internal returns (JobId id) {
         vm.recordLogs();
         id = _sendPost(c, seat, commitment, lock, clientSignature, sender);
-        c.posting = abi.decode(_logged(IVeriLLM.Posted.selector), (Posting));
+        c.posting = abi.decode(_logged(ILedger.Posted.selector), (Posting));
     }
 
     function _sendPost(
@@ -277,7 +284,7 @@ abstract contract Network is Test {
         vm.recordLogs();
         vm.prank(sender);
         network.seal(c.posting, SECRET, c.parties[0].inner, inners, signatures);
-        c.sealing = abi.decode(_logged(IVeriLLM.Sealed.selector), (Sealing));
+        c.sealing = abi.decode(_logged(ILedger.Sealed.selector), (Sealing));
     }
 
     function _committee(Case memory c)
@@ -308,7 +315,7 @@ abstract contract Network is Test {
         vm.recordLogs();
         vm.prank(claimer);
         network.claim(c.posting, c.sealing, outcome, reason, paid, BUNDLE, attestations);
-        c.claiming = abi.decode(_logged(IVeriLLM.Claimed.selector), (Claiming));
+        c.claiming = abi.decode(_logged(ILedger.Claimed.selector), (Claiming));
     }
 
     function _challenge(Case memory c) internal {
@@ -377,6 +384,13 @@ abstract contract Network is Test {
             if (logs[i].topics[0] == topic) return logs[i].data;
         }
         revert("no such event");
+    }
+
+    /// @dev VeriLLM for `terms`, with the contracts whose code it runs, the last one first.
+    function _deployNetwork() internal returns (IVeriLLM) {
+        terms.recourse = address(0);
+        terms.recourse = _deploy("Recourse.sol:Recourse", abi.encode(terms, address(0)));
+        return IVeriLLM(_deploy("VeriLLM.sol:VeriLLM", abi.encode(terms)));
     }
 
     function _deploy(string memory artifact, bytes memory arguments) internal returns (address at) {

@@ -2,7 +2,9 @@
 pragma solidity 0.8.30;
 
 import {IAdjudicator} from "../src/interfaces/IAdjudicator.sol";
+import "../src/interfaces/ILedger.sol";
 import "../src/interfaces/IVeriLLM.sol";
+import "../src/interfaces/Types.sol";
 import {Network} from "./Network.sol";
 import {Trees} from "./Trees.sol";
 
@@ -265,6 +267,6 @@ abstract contract Round is Network {
     function _adjudicate(Case memory c) internal returns (Outcome outcome, uint8 reason) {
         vm.recordLogs();
         network.adjudicate(c.posting, c.sealing, c.claiming);
-        return abi.decode(_logged(IVeriLLM.Finalized.selector), (Outcome, uint8));
+        return abi.decode(_logged(ILedger.Finalized.selector), (Outcome, uint8));
     }
 }

@@ -75,6 +75,8 @@ def next_step(known: Known, seen: Seen) -> Step:
             return Step.FINALIZE if late else Step.WAIT
         case Status.CHALLENGED:
             return Step.DEFEND
+        case Status.DEMANDED | Status.JUDGED | Status.REVERIFYING:
+            return Step.WAIT
         case Status.FINAL:
             return Step.CLOSE
 

@@ -64,12 +64,15 @@ def chain(world: World) -> Chain:
 def test_a_deployment_keeps_its_configuration(net: Net) -> None:
     found = net.chain(dev_account(0)).config()
     at = net.deployment
-    assert found == replace(net.config, token=at.token, adjudicator=at.adjudicator)
+    assert found == replace(
+        net.config, token=at.token, adjudicator=at.adjudicator, recourse=found.recourse
+    )
 
 
-@pytest.mark.parametrize("name", ["VeriLLM", "Adjudicator"])
+@pytest.mark.parametrize("name", ["contract", "adjudicator", "recourse"])
 def test_contracts_stay_under_the_code_size_limit(net: Net, name: str) -> None:
-    address = {"VeriLLM": net.deployment.contract, "Adjudicator": net.deployment.adjudicator}[name]
+    config = net.chain(dev_account(0)).config()
+    address = config.recourse if name == "recourse" else getattr(net.deployment, name)
     code = str(net.rpc("eth_getCode", address, "latest"))
     assert 0 < len(code) // 2 - 1 <= 24_576
 

@@ -211,8 +211,6 @@ def perform(options: argparse.Namespace) -> shown.Report:
     finally:
         chain.close()
     notes: list[str] = []
-    if facts.history.finalized is not None and facts.record_before_end is None:
-        notes.append("the endpoint keeps no old states, so the last record was not read")
     head = _head(options.model, facts.spec, notes)
     raw, missing = _bundle(options.bundle, facts, notes)
     result = audit(facts, raw, head, missing)

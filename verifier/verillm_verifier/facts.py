@@ -16,7 +16,7 @@ from verillm.chain.contract import Chain, JobState, Status
 from verillm.chain.deployment import ZERO_ADDRESS, Config
 from verillm.chain.events import At, BeaconKept, JobHistory
 from verillm.draw import checked_requests, draw, draw_seats, position_seed
-from verillm.errors import ChainError, DrawExhausted
+from verillm.errors import DrawExhausted
 from verillm.model import ModelSpec, model_id
 from verillm.records import Claiming, Posting, Sealing, record_hash
 from verillm.signing import Domain, job_id, struct_hash
@@ -38,8 +38,6 @@ class Facts:
     domain: Domain
     history: JobHistory
     state: JobState
-    record_before_end: Hash32 | None
-    """Of a final job, which has dropped its record; None if the endpoint keeps no old states."""
     spec: ModelSpec
     registry: Registry
     config: Config
@@ -125,7 +123,6 @@ def _read(chain: Chain, history: JobHistory, state: JobState) -> Facts:
         domain=chain.deployment.domain,
         history=history,
         state=state,
-        record_before_end=_record_before_end(chain, history),
         spec=chain.model(posting.quote.model_id),
         registry=registry,
         config=config,
@@ -174,17 +171,6 @@ def _posting(history: JobHistory) -> Posting:
     if history.posted is None:
         raise InconsistentChain("a job without its Posted event")
     return history.posted.event.posting
-
-
-def _record_before_end(chain: Chain, history: JobHistory) -> Hash32 | None:
-    """The record in the block before the end: what the contract checked the last call against."""
-    if history.finalized is None:
-        return None
-    try:
-        before = hex(history.finalized.block_number - 1)
-        return chain.job_state(history.job_id, before).record
-    except ChainError:  # an endpoint without old states refuses, each in its own words
-        return None
 
 
 def _check_kept(kept: BeaconKept, beacons: dict[int, Hash32]) -> None:
@@ -288,22 +274,10 @@ def status_by_events(facts: Facts) -> Status:
 
 
 def _record_holds(facts: Facts) -> bool:
-    if facts.state.status != Status.FINAL:
-        return facts.state.record in _records(facts)
-    old = facts.record_before_end
-    return facts.state.record == ZERO and (old is None or old in _records(facts))
-
-
-def _records(facts: Facts) -> set[Hash32]:
-    """The records that may stand: of how far the job came, by each step that it took."""
-    posting, sealing, claiming = facts.posting, facts.sealing, facts.claiming
-    if facts.state.status not in (Status.FINAL, Status.CHALLENGED):
-        return {record_hash(posting, sealing, claiming)}
-    known = {record_hash(posting)}
-    if sealing is not None:
-        known.add(record_hash(posting, sealing))
-        known.add(round_record(facts))
-    return known
+    """The record stays at the end, so that it binds the events of a final job too."""
+    if facts.history.challenged is not None:
+        return facts.state.record == round_record(facts)
+    return facts.state.record == record_hash(facts.posting, facts.sealing, facts.claiming)
 
 
 def _empty_claim(facts: Facts) -> Claiming:

@@ -30,7 +30,9 @@ from verillm.errors import MalformedError
 
 T = TypeVar("T")
 Component = Mapping[str, Any]
-CONTRACTS: Final = ("VeriLLM", "Adjudicator", "DevToken")
+EXTENSIONS: Final = ("Recourse",)
+"""Contracts whose code VeriLLM runs on its own storage, in the order in which it asks them."""
+CONTRACTS: Final = ("VeriLLM", *EXTENSIONS, "Adjudicator", "DevToken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +102,22 @@ def parse_artifact(value: Mapping[str, Any]) -> Artifact:
 
 @functools.cache
 def functions(contract: str) -> dict[str, Entry]:
-    """A contract's functions by name."""
-    return artifact(contract).entries("function")
+    """A contract's functions by name; those of VeriLLM wherever their code stands."""
+    return {
+        name: entry for part in _parts(contract) for name, entry in part.entries("function").items()
+    }
 
 
 @functools.cache
 def events(contract: str) -> dict[bytes, Entry]:
-    """A contract's events by topic."""
-    return {entry.topic: entry for entry in artifact(contract).entries("event").values()}
+    """A contract's events by topic; those of VeriLLM wherever their code stands."""
+    found = [entry for part in _parts(contract) for entry in part.entries("event").values()]
+    return {entry.topic: entry for entry in found}
+
+
+def _parts(contract: str) -> list[Artifact]:
+    names = (contract, *EXTENSIONS) if contract == "VeriLLM" else (contract,)
+    return [artifact(name) for name in names]
 
 
 @functools.cache

@@ -23,8 +23,9 @@ def deploy(
     *,
     token_supply: int = 10**27,
 ) -> Deployment:
-    """Deploy adjudicator and VeriLLM, and a DevToken if `config` names no token; wait for all.
+    """Deploy VeriLLM with all its contracts, and a DevToken if `config` names no token.
 
+    Waits for each. What VeriLLM's code refers to comes first: `config.recourse` is always new.
     `token_supply` of a new DevToken goes to the deployer. Raises TransactionFailed(ConfigUnsafe)
     if the contract refuses the configuration.
     """
@@ -37,7 +38,11 @@ def deploy(
             chain.send(Call("mint", token, mint))
         if adjudicator == ZERO_ADDRESS:
             adjudicator = chain.create("Adjudicator")
-        config = replace(config, token=token, adjudicator=adjudicator)
+        config = replace(config, token=token, adjudicator=adjudicator, recourse=ZERO_ADDRESS)
+        recourse = ZERO_ADDRESS
+        for name in reversed(artifacts.EXTENSIONS):
+            recourse = chain.create(name, config, recourse)
+        config = replace(config, recourse=recourse)
         mined = chain.create_mined("VeriLLM", config)
     finally:
         chain.close_own(rpc_)

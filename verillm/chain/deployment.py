@@ -26,6 +26,8 @@ class Config:
 
     token: ChecksumAddress = ZERO_ADDRESS
     adjudicator: ChecksumAddress = ZERO_ADDRESS
+    prover: ChecksumAddress = ZERO_ADDRESS
+    recourse: ChecksumAddress = ZERO_ADDRESS
     seal_window: int = HOUR
     claim_window: int = HOUR
     dispute_window: int = DAY
@@ -35,6 +37,7 @@ class Config:
     key_grace: int = 7 * DAY
     job_window: int = DAY
     kappa_bps: int = 20_000
+    forced_every: int = 0
     reserve_bps: int = 7_500
     inferencer_bps: int = 7_500
     committee_bps: int = 1_500
@@ -42,6 +45,8 @@ class Config:
     caller_fee: int = 0
     claim_bond: int = UNIT // 10
     challenge_bond: int = UNIT // 10
+    answer_fee: int = UNIT // 100
+    reverify_bond: int = UNIT
 
     @classmethod
     def devnet(cls, dispute_window: int = 10) -> Self:

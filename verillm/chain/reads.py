@@ -29,6 +29,9 @@ class Status(IntEnum):
     CLAIMED = 3
     CHALLENGED = 4
     FINAL = 5
+    DEMANDED = 6
+    JUDGED = 7
+    REVERIFYING = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import {
     PairStatistics,
     Posting,
     Sealing
-} from "./IVeriLLM.sol";
+} from "./Types.sol";
 
 /// @notice What a public round ends in.
 /// @param lost bit p: party p did not open what it had to, or opened what is not finite.

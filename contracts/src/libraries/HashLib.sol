@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {Inner, Job, JobId, Outcome, Quote} from "../interfaces/IVeriLLM.sol";
+import {Inner, Job, JobId, Outcome, Quote} from "../interfaces/Types.sol";
 
 /// @notice The EIP-712 struct hashes and the ids (docs/protocol.md §3).
 library HashLib {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {IVeriLLM, JobId, Status} from "../interfaces/IVeriLLM.sol";
+import {ILedger} from "../interfaces/ILedger.sol";
+import {JobId, Status} from "../interfaces/Types.sol";
 
 /// @notice A job's state machine: one function per transition, each starting with its guard.
 /// @dev `deadline` is when the state's regular way out ends. Callers bring what `record` hashes.
@@ -17,7 +18,7 @@ library JobLib {
     // ── Guards ──────────────────────────────────────────────────────────────────────────────────
 
     function requireStatus(State storage self, JobId jobId, Status expected) internal view {
-        require(self.status == expected, IVeriLLM.StatusWrong(jobId, self.status, expected));
+        require(self.status == expected, ILedger.StatusWrong(jobId, self.status, expected));
     }
 
     function requireAt(State storage self, JobId jobId, Status expected, bytes32 record)
@@ -25,15 +26,15 @@ library JobLib {
         view
     {
         self.requireStatus(jobId, expected);
-        require(self.record == record, IVeriLLM.RecordMismatch(jobId));
+        require(self.record == record, ILedger.RecordMismatch(jobId));
     }
 
     function requireBefore(uint256 deadline) internal view {
-        require(block.timestamp < deadline, IVeriLLM.DeadlinePassed(deadline));
+        require(block.timestamp < deadline, ILedger.DeadlinePassed(deadline));
     }
 
     function requireAfter(uint256 deadline) internal view {
-        require(block.timestamp >= deadline, IVeriLLM.DeadlineNotReached(deadline));
+        require(block.timestamp >= deadline, ILedger.DeadlineNotReached(deadline));
     }
 
     // ── Transitions ─────────────────────────────────────────────────────────────────────────────
@@ -58,9 +59,9 @@ library JobLib {
         _enter(self, Status.Challenged, record, openBy);
     }
 
-    /// @notice The record is dropped: whoever needs it finds it in the events.
+    /// @notice The record stays: what parties signed for can be proven against them after the end.
     function end(State storage self) internal {
-        _enter(self, Status.Final, bytes32(0), 0);
+        _enter(self, Status.Final, self.record, 0);
     }
 
     function _enter(State storage self, Status status, bytes32 record, uint40 deadline) private {

@@ -2,7 +2,7 @@
 pragma solidity 0.8.30;
 
 import {IAdjudicator} from "../interfaces/IAdjudicator.sol";
-import {ItemLeaf, ModelSpec, Opening, Sealing} from "../interfaces/IVeriLLM.sol";
+import {ItemLeaf, ModelSpec, Opening, Sealing} from "../interfaces/Types.sol";
 import {MerkleLib} from "./MerkleLib.sol";
 
 /// @notice Whether an opening lies under what its party committed to (docs/protocol.md §2, §5).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {Claiming, Posting, Sealing} from "../interfaces/IVeriLLM.sol";
+import {Claiming, Posting, Sealing} from "../interfaces/Types.sol";
 
 /// @notice The one hash that the contract keeps of a job; each hashes the one before with what is new.
 library RecordLib {

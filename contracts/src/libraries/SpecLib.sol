@@ -2,7 +2,7 @@
 pragma solidity 0.8.30;
 
 import {IAdjudicator} from "../interfaces/IAdjudicator.sol";
-import {CheckProfile, LayerProfile, ModelSpec} from "../interfaces/IVeriLLM.sol";
+import {CheckProfile, LayerProfile, ModelSpec} from "../interfaces/Types.sol";
 
 /// @notice Bounds on what a model may ask for: a profile too loose accepts cheats, one too tight slashes the
 /// honest, and sizes bound the gas of every call.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {LayerProfile, ModelSpec, Opening} from "../interfaces/IVeriLLM.sol";
+import {LayerProfile, ModelSpec, Opening} from "../interfaces/Types.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 
 /// @notice Distances between states, in integers on bf16 bits (docs/protocol.md §7).

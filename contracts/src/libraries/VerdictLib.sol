@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {Outcome, PairStatistics} from "../interfaces/IVeriLLM.sol";
+import {Outcome, PairStatistics} from "../interfaces/Types.sol";
 
 /// @notice From agreements between parties to an outcome (docs/protocol.md §7).
 library VerdictLib {

@@ -2,34 +2,36 @@
 pragma solidity 0.8.30;
 
 import {IAdjudicator, Verdict} from "../interfaces/IAdjudicator.sol";
-import {
-    Claiming,
-    IVeriLLM,
-    JobId,
-    Outcome,
-    Posting,
-    Sealing,
-    Status
-} from "../interfaces/IVeriLLM.sol";
+import {IRecourse} from "../interfaces/IRecourse.sol";
+import {Claiming, JobId, Outcome, Posting, Sealing, Status} from "../interfaces/Types.sol";
 import {HashLib} from "../libraries/HashLib.sol";
 import {JobLib} from "../libraries/JobLib.sol";
 import {RecordLib} from "../libraries/RecordLib.sol";
 import {VerdictLib} from "../libraries/VerdictLib.sol";
-import {Jobs} from "./Jobs.sol";
+import {Docket} from "./Docket.sol";
 
-/// @notice The way into the public round and out of it; the round itself is the Adjudicator's.
-abstract contract Disputes is Jobs {
+/// @notice The end of a job that was not sealed; the way into the public round and out of it. The round itself is the
+/// Adjudicator's.
+abstract contract Disputes is IRecourse, Docket {
     using JobLib for JobLib.State;
 
-    /// @dev Who challenged, and the reason that the committee attested to it, if any.
-    struct Challenge {
-        address challenger;
-        uint8 reason;
+    /// @inheritdoc IRecourse
+    function refund(Posting memory posting) external {
+        JobId jobId = _jobIdOf(posting.job);
+        JobLib.State storage job = _jobs[jobId];
+        job.requireAt(jobId, Status.Posted, RecordLib.posted(posting));
+        JobLib.requireAfter(job.deadline);
+        job.end();
+        // The bond is 5/4 of lock and fee, so it covers the share.
+        uint256 share = _share(posting.job.maxFee, INFERENCER_BPS);
+        emit Finalized(jobId, Outcome.Refund, VerdictLib.NOT_SEALED);
+        _close(jobId, posting.worker, posting.lock, 0, share);
+        _close(jobId, posting.quote.scheduler, posting.bond, posting.bond, 0);
+        _refund(jobId, posting.job.client, posting.quote.scheduler, posting.job.maxFee);
+        _burn(jobId, posting.bond - share);
     }
 
-    mapping(JobId => Challenge) private _challenges;
-
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IRecourse
     function challenge(
         Posting memory posting,
         Sealing memory sealing,
@@ -42,7 +44,7 @@ abstract contract Disputes is Jobs {
         JobId jobId = _jobIdOf(posting.job);
         JobLib.State storage job = _jobs[jobId];
         bytes32 record = RecordLib.sealedRecord(RecordLib.posted(posting), sealing);
-        address challenger = operatorOf(msg.sender);
+        address challenger = _operatorOf(msg.sender);
         if (job.status == Status.Sealed) {
             job.requireAt(jobId, Status.Sealed, record);
             JobLib.requireAfter(job.deadline);
@@ -72,7 +74,7 @@ abstract contract Disputes is Jobs {
             );
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IRecourse
     function adjudicate(Posting memory posting, Sealing memory sealing, Claiming memory claiming)
         external
     {

@@ -2,9 +2,9 @@
 pragma solidity 0.8.30;
 
 import {Verdict} from "../interfaces/IAdjudicator.sol";
+import {IVeriLLMCore} from "../interfaces/IVeriLLMCore.sol";
 import {
     Claiming,
-    IVeriLLM,
     Inner,
     Job,
     JobId,
@@ -14,48 +14,26 @@ import {
     Quote,
     Sealing,
     Status
-} from "../interfaces/IVeriLLM.sol";
-import {BeaconLib} from "../libraries/BeaconLib.sol";
+} from "../interfaces/Types.sol";
 import {DrawLib} from "../libraries/DrawLib.sol";
 import {HashLib} from "../libraries/HashLib.sol";
 import {JobLib} from "../libraries/JobLib.sol";
 import {RecordLib} from "../libraries/RecordLib.sol";
 import {VerdictLib} from "../libraries/VerdictLib.sol";
-import {Seats} from "./Seats.sol";
-import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {Docket} from "./Docket.sol";
 import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {BitMaps} from "@openzeppelin/contracts/utils/structs/BitMaps.sol";
 
-/// @notice A job from post to its end, and the money of each outcome.
-abstract contract Jobs is Seats, EIP712 {
+/// @notice A job on the happy path: post, seal, claim, finalize.
+abstract contract Jobs is IVeriLLMCore, Docket {
     using BitMaps for BitMaps.BitMap;
     using JobLib for JobLib.State;
     using SafeCast for uint256;
 
-    /// @dev How a job ends. `bonus` is what each party that opened gets of a forfeited challenge bond, `dust` what
-    /// its division leaves to the client.
-    struct Ending {
-        Verdict verdict;
-        address finder;
-        address claimer;
-        uint256 bonus;
-        uint256 dust;
-    }
-
-    /// @dev The bond over lock and fee: aborting must cost more than the cheat that it would hide.
-    uint256 internal constant BOND_BPS = 12_500;
-    uint256 internal constant MAX_REQUESTS = 4096;
-
-    mapping(JobId => JobLib.State) internal _jobs;
-    mapping(uint256 blockNumber => bytes32) private _kept;
-    mapping(address client => mapping(address scheduler => BitMaps.BitMap)) private _nonces;
-
-    constructor() EIP712("VeriLLM", "1") {}
-
     // ── A job's life ────────────────────────────────────────────────────────────────────────────
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function post(
         Job memory job,
         Quote memory quote,
@@ -82,7 +60,7 @@ abstract contract Jobs is Seats, EIP712 {
         emit Posted(jobId, posting.quote.scheduler, posting.job.client, posting);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function seal(
         Posting memory posting,
         bytes32 secret,
@@ -115,7 +93,7 @@ abstract contract Jobs is Seats, EIP712 {
         emit Sealed(jobId, sealing);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function claim(
         Posting memory posting,
         Sealing memory sealing,
@@ -133,7 +111,7 @@ abstract contract Jobs is Seats, EIP712 {
         bool known = paid < 1 << sealing.committee.length;
         require(known && VerdictLib.isClaimable(outcome, reason), OutcomeInvalid());
         Claiming memory claiming = Claiming({
-            claimer: operatorOf(msg.sender),
+            claimer: _operatorOf(msg.sender),
             outcome: outcome,
             reason: reason,
             paid: paid,
@@ -149,7 +127,7 @@ abstract contract Jobs is Seats, EIP712 {
         emit Claimed(jobId, claiming);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function finalize(Posting memory posting, Sealing memory sealing, Claiming memory claiming)
         external
     {
@@ -164,23 +142,7 @@ abstract contract Jobs is Seats, EIP712 {
         _settle(jobId, posting, sealing, ending);
     }
 
-    /// @inheritdoc IVeriLLM
-    function refund(Posting memory posting) external {
-        JobId jobId = _jobIdOf(posting.job);
-        JobLib.State storage job = _jobs[jobId];
-        job.requireAt(jobId, Status.Posted, RecordLib.posted(posting));
-        JobLib.requireAfter(job.deadline);
-        job.end();
-        // The bond is 5/4 of lock and fee, so it covers the share.
-        uint256 share = _share(posting.job.maxFee, INFERENCER_BPS);
-        emit Finalized(jobId, Outcome.Refund, VerdictLib.NOT_SEALED);
-        _close(jobId, posting.worker, posting.lock, 0, share);
-        _close(jobId, posting.quote.scheduler, posting.bond, posting.bond, 0);
-        _refund(jobId, posting.job.client, posting.quote.scheduler, posting.job.maxFee);
-        _burn(jobId, posting.bond - share);
-    }
-
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function keep(uint256 blockNumber) external {
         bytes32 beacon = _beaconOf(blockNumber);
         _kept[blockNumber] = beacon;
@@ -189,7 +151,7 @@ abstract contract Jobs is Seats, EIP712 {
 
     // ── Reads ───────────────────────────────────────────────────────────────────────────────────
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function jobState(JobId jobId)
         external
         view
@@ -199,99 +161,18 @@ abstract contract Jobs is Seats, EIP712 {
         return (job.status, job.deadline, job.record);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function jobIdOf(Job memory job) external view returns (JobId) {
         return _jobIdOf(job);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function nonceUsed(address client, address scheduler, uint256 nonce)
         external
         view
         returns (bool)
     {
         return _nonces[client][scheduler].get(nonce);
-    }
-
-    // ── Money ───────────────────────────────────────────────────────────────────────────────────
-
-    /// @dev Money in is maxFee from escrow and what is slashed; all of it goes to a party, back or to the dead
-    /// address. Payments round down, and the rest of each division goes to the scheduler or the client.
-    function _settle(
-        JobId jobId,
-        Posting memory posting,
-        Sealing memory sealing,
-        Ending memory ending
-    ) internal {
-        emit Finalized(jobId, ending.verdict.outcome, ending.verdict.reason);
-        uint256 each = _share(sealing.fee, COMMITTEE_BPS) / sealing.committee.length;
-        // Of verifiers at most maxFee, and so at most the lock and the bond.
-        (uint256 verifiers, uint256 burnt) =
-            _settleCommittee(jobId, sealing.committee, each, ending);
-        uint256 rest = posting.job.maxFee; // of the escrow
-        uint256 pay = ending.verdict.lost & 1 == 0 ? ending.bonus : 0; // to the inferencer
-        uint256 slash = 0; // from it
-        uint256 toScheduler = 0;
-        uint256 fromScheduler = 0;
-        if (ending.verdict.outcome == Outcome.Accept) {
-            uint256 share = _share(sealing.fee, INFERENCER_BPS);
-            // Dust of the committee's division goes to the scheduler, shares of the unpaid to the client.
-            toScheduler = sealing.fee - share - each * sealing.committee.length;
-            rest -= share + toScheduler + verifiers;
-            pay += share;
-            toScheduler -= _payCallers(jobId, ending.claimer, toScheduler);
-        } else if (ending.verdict.outcome == Outcome.Refund) {
-            slash = verifiers;
-        } else if (ending.verdict.outcome == Outcome.Slash) {
-            slash = posting.lock;
-            uint256 found = slash - verifiers;
-            if (found > sealing.fee) found = sealing.fee;
-            burnt += slash - verifiers - found;
-            _close(jobId, ending.finder, 0, 0, found);
-        } else if (ending.verdict.reason == VerdictLib.BEACON_LOST) {
-            fromScheduler = verifiers; // it could have kept the beacon
-        } else {
-            rest -= verifiers;
-        }
-        _close(jobId, posting.worker, posting.lock, slash, pay);
-        _close(jobId, posting.quote.scheduler, posting.bond, fromScheduler, toScheduler);
-        _refund(jobId, posting.job.client, posting.quote.scheduler, rest + ending.dust);
-        _burn(jobId, burnt);
-    }
-
-    /// @dev Pays who deserves it; takes and burns the lock of who lost.
-    function _settleCommittee(
-        JobId jobId,
-        Member[] memory committee,
-        uint256 each,
-        Ending memory ending
-    ) private returns (uint256 paid, uint256 burnt) {
-        for (uint256 i = 0; i < committee.length; ++i) {
-            uint256 lock = committee[i].lock;
-            if ((ending.verdict.lost >> (i + 1)) & 1 != 0) {
-                _close(jobId, committee[i].owner, lock, lock, 0);
-                burnt += lock;
-            } else {
-                uint256 pay = (ending.verdict.paid >> i) & 1 == 0 ? 0 : each;
-                _close(jobId, committee[i].owner, lock, 0, pay + ending.bonus);
-                paid += pay;
-            }
-        }
-    }
-
-    /// @dev A fixed fee each to who claimed and to who finalizes, from the scheduler's share as far as it goes.
-    function _payCallers(JobId jobId, address claimer, uint256 available)
-        private
-        returns (uint256 paid)
-    {
-        uint256 each = CALLER_FEE;
-        if (2 * each > available) each = available / 2;
-        if (claimer != address(0)) {
-            _close(jobId, claimer, 0, 0, each);
-            paid += each;
-        }
-        _close(jobId, operatorOf(msg.sender), 0, 0, each);
-        paid += each;
     }
 
     // ── Checks of post and seal ─────────────────────────────────────────────────────────────────
@@ -392,56 +273,5 @@ abstract contract Jobs is Seats, EIP712 {
             bytes32 commitment = HashLib.hashCommitment(task, member.inner);
             _requireSigned(member.owner, _hashTypedDataV4(commitment), signatures[i]);
         }
-    }
-
-    /// @dev One entry a member, in drawn order; empty where a member did not sign.
-    function _requireAttested(
-        Member[] memory committee,
-        bytes32 attestation,
-        bytes[] calldata attestations
-    ) internal view {
-        bytes32 digest = _hashTypedDataV4(attestation);
-        require(
-            attestations.length == committee.length,
-            CommitteeSizeWrong(attestations.length, committee.length)
-        );
-        uint256 valid = 0;
-        for (uint256 i = 0; i < committee.length; ++i) {
-            bytes calldata signature = attestations[i];
-            if (signature.length != 0 && _signed(committee[i].owner, digest, signature)) ++valid;
-        }
-        uint256 required = VerdictLib.majority(committee.length);
-        require(valid >= required, AttestationsInsufficient(valid, required));
-    }
-
-    // ── For the public round ────────────────────────────────────────────────────────────────────
-
-    /// @dev The job of these values, checked to stand at `status`.
-    function _at(
-        Status status,
-        Posting memory posting,
-        Sealing memory sealing,
-        Claiming memory claiming
-    ) internal view returns (JobId jobId, uint256 deadline) {
-        jobId = _jobIdOf(posting.job);
-        JobLib.State storage job = _jobs[jobId];
-        bytes32 sealedRecord = RecordLib.sealedRecord(RecordLib.posted(posting), sealing);
-        job.requireAt(jobId, status, RecordLib.claimed(sealedRecord, claiming));
-        deadline = job.deadline;
-    }
-
-    function _jobIdOf(Job memory job) internal view returns (JobId) {
-        return JobId.wrap(_hashTypedDataV4(HashLib.hashJob(job)));
-    }
-
-    /// @dev Zero where neither the chain nor `keep` knows it.
-    function _beacon(uint256 blockNumber) internal view returns (bytes32 beacon) {
-        beacon = BeaconLib.beacon(blockNumber);
-        if (beacon == 0) beacon = _kept[blockNumber];
-    }
-
-    function _beaconOf(uint256 blockNumber) internal view returns (bytes32 beacon) {
-        beacon = _beacon(blockNumber);
-        require(beacon != 0, BeaconUnavailable(blockNumber));
     }
 }

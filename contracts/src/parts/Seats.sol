@@ -2,38 +2,13 @@
 pragma solidity 0.8.30;
 
 import {IAdjudicator} from "../interfaces/IAdjudicator.sol";
-import {IVeriLLM, ModelId, ModelSpec, Posting} from "../interfaces/IVeriLLM.sol";
-import {DrawLib} from "../libraries/DrawLib.sol";
-import {Accounts} from "./Accounts.sol";
+import {IVeriLLMCore} from "../interfaces/IVeriLLMCore.sol";
+import {ModelId, ModelSpec} from "../interfaces/Types.sol";
+import {Roster} from "./Roster.sol";
 
-/// @notice The registry of models and the seats that workers take for them.
-/// @dev Seats live in fixed slots: a draw costs one read a step and gains nothing from splitting stake. A slot
-/// is used again only after its unbonding, so no draw of a live job can meet a stranger in it.
-abstract contract Seats is Accounts {
-    /// @dev What jobs need of a model; the rest is in the event of its registration. One slot. `committee` is
-    /// non-zero iff the model is known.
-    struct Model {
-        uint32 slots;
-        uint32 owners;
-        uint96 seatStake;
-        uint8 committee;
-    }
-
-    /// @dev Timestamps; a seat is active strictly after `activeFrom` and, once it left, until `leftAt`.
-    struct Seat {
-        address owner;
-        uint40 activeFrom;
-        uint40 leftAt;
-        bool evicted;
-        uint96 price;
-    }
-
-    mapping(ModelId => Model) internal _models;
-    mapping(ModelId => mapping(uint32 slot => Seat)) internal _seats;
-    mapping(ModelId => uint32[]) private _freeSlots;
-    mapping(ModelId => mapping(address owner => uint32)) private _seatsOfOwner;
-
-    /// @inheritdoc IVeriLLM
+/// @notice The doors to the registry of models and seats.
+abstract contract Seats is IVeriLLMCore, Roster {
+    /// @inheritdoc IVeriLLMCore
     function registerModel(ModelSpec calldata) external returns (ModelId modelId) {
         bytes memory encoded = msg.data[4:];
         uint96 seatStake;
@@ -46,7 +21,7 @@ abstract contract Seats is Accounts {
         _emitRegistered(modelId, encoded);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function join(ModelId modelId, uint96 price) external returns (uint32 seat) {
         Model storage model = _knownModel(modelId);
         Account storage account = _accounts[msg.sender];
@@ -64,7 +39,7 @@ abstract contract Seats is Accounts {
         emit SeatJoined(modelId, seat, msg.sender, price);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function leave(ModelId modelId, uint32 seat) external {
         Seat storage taken = _seats[modelId][seat];
         require(taken.owner == msg.sender, SeatNotOwned(modelId, seat, msg.sender));
@@ -72,7 +47,7 @@ abstract contract Seats is Accounts {
         emit SeatLeft(modelId, seat, msg.sender, block.timestamp + UNBONDING);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function evict(ModelId modelId, uint32 seat) external {
         Seat storage taken = _seats[modelId][seat];
         Account storage account = _accounts[taken.owner];
@@ -84,7 +59,7 @@ abstract contract Seats is Accounts {
         emit SeatEvicted(modelId, seat, taken.owner, block.timestamp + UNBONDING);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function release(ModelId modelId, uint32 seat) external {
         Seat storage taken = _seats[modelId][seat];
         address owner = taken.owner;
@@ -96,7 +71,7 @@ abstract contract Seats is Accounts {
         emit SeatReleased(modelId, seat, owner);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function seatOf(ModelId modelId, uint32 seat)
         external
         view
@@ -106,44 +81,10 @@ abstract contract Seats is Accounts {
         return (taken.owner, taken.activeFrom, taken.leftAt, taken.price);
     }
 
-    /// @inheritdoc IVeriLLM
+    /// @inheritdoc IVeriLLMCore
     function slotsOf(ModelId modelId) external view returns (uint32 slots, uint32 owners) {
         Model storage model = _models[modelId];
         return (model.slots, model.owners);
-    }
-
-    // ── For jobs ────────────────────────────────────────────────────────────────────────────────
-
-    function _knownModel(ModelId modelId) internal view returns (Model storage model) {
-        model = _models[modelId];
-        require(model.committee != 0, ModelUnknown(modelId));
-    }
-
-    function _activeAt(Seat storage seat, uint256 time) internal view returns (bool) {
-        return DrawLib.isEligible(seat.owner, seat.activeFrom, seat.leftAt, time);
-    }
-
-    /// @dev Walks the slots that the draw names; skips the inactive, the inferencer's owner and repeats.
-    function _drawSeats(Posting memory posting, bytes32 draw)
-        internal
-        view
-        returns (uint32[] memory seats, address[] memory owners)
-    {
-        uint256 wanted = _models[posting.quote.modelId].committee;
-        seats = new uint32[](wanted);
-        owners = new address[](wanted);
-        mapping(uint32 => Seat) storage slots = _seats[posting.quote.modelId];
-        uint256 found = 0;
-        for (uint256 j = 0; found < wanted && j < DrawLib.MAX_STEPS; ++j) {
-            uint32 slot = uint32(DrawLib.slot(draw, j, posting.slots)); // below a uint32
-            Seat storage seat = slots[slot];
-            if (!_activeAt(seat, posting.postedAt)) continue;
-            address owner = seat.owner;
-            if (owner == posting.worker || DrawLib.isDrawn(owners, found, owner)) continue;
-            seats[found] = slot;
-            owners[found++] = owner;
-        }
-        require(found == wanted, DrawExhausted(found, wanted));
     }
 
     /// @dev `emit ModelRegistered(modelId, spec)` without an encoder of its own: the adjudicator made sure that the

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
+import "../../src/interfaces/ILedger.sol";
 import "../../src/interfaces/IVeriLLM.sol";
+import "../../src/interfaces/Types.sol";
 import {VerdictLib} from "../../src/libraries/VerdictLib.sol";
 import {Round} from "../Round.sol";
 
@@ -156,7 +158,7 @@ contract Handler is Round {
         network.claim(
             c.posting, c.sealing, outcome, reason, uint8(verdict >> 8) & 7, BUNDLE, new bytes[](0)
         );
-        c.claiming = abi.decode(_logged(IVeriLLM.Claimed.selector), (Claiming));
+        c.claiming = abi.decode(_logged(ILedger.Claimed.selector), (Claiming));
         _cases[i] = abi.encode(c);
         ++counts["claim"];
     }

@@ -2,6 +2,7 @@
 pragma solidity 0.8.30;
 
 import "../../src/interfaces/IVeriLLM.sol";
+import "../../src/interfaces/Types.sol";
 import {DrawLib} from "../../src/libraries/DrawLib.sol";
 import {GumbelLib} from "../../src/libraries/GumbelLib.sol";
 import {HashLib} from "../../src/libraries/HashLib.sol";

@@ -2,7 +2,9 @@
 pragma solidity 0.8.30;
 
 import {DevToken} from "../../src/dev/DevToken.sol";
+import "../../src/interfaces/ILedger.sol";
 import "../../src/interfaces/IVeriLLM.sol";
+import "../../src/interfaces/Types.sol";
 import {Network} from "../Network.sol";
 
 /// @notice Keeps a hundredth of every transfer.
@@ -17,27 +19,27 @@ contract AccountsTest is Network {
     // ── Deposits ────────────────────────────────────────────────────────────────────────────────
 
     function test_deposit_revertsForNothing() public {
-        vm.expectRevert(IVeriLLM.AmountZero.selector);
+        vm.expectRevert(ILedger.AmountZero.selector);
         network.deposit(scheduler, 0);
     }
 
     function test_deposit_revertsForATokenWithAFee() public {
         terms.token = address(new TaxedToken());
-        IVeriLLM taxed = IVeriLLM(_deploy("VeriLLM.sol:VeriLLM", abi.encode(terms)));
+        IVeriLLM taxed = _deployNetwork();
         TaxedToken(terms.token).mint(address(this), 100);
         TaxedToken(terms.token).approve(address(taxed), 100);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.TransferInexact.selector, 100, 99));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.TransferInexact.selector, 100, 99));
         taxed.deposit(scheduler, 100);
     }
 
     function test_withdrawDeposit_paysAfterTheDelay() public {
         vm.startPrank(client);
-        vm.expectRevert(IVeriLLM.NothingRequested.selector);
+        vm.expectRevert(ILedger.NothingRequested.selector);
         network.withdrawDeposit(scheduler);
         network.requestUnlock(scheduler, 400 ether);
         uint256 at = vm.getBlockTimestamp() + terms.unlockDelay;
         vm.warp(at - 1);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.NotYetAvailable.selector, at));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.NotYetAvailable.selector, at));
         network.withdrawDeposit(scheduler);
         vm.warp(at);
         network.withdrawDeposit(scheduler);
@@ -48,7 +50,7 @@ contract AccountsTest is Network {
 
     function test_requestUnlock_revertsAboveTheDeposit() public {
         vm.expectRevert(
-            abi.encodeWithSelector(IVeriLLM.DepositInsufficient.selector, 1000 ether, 1001 ether)
+            abi.encodeWithSelector(ILedger.DepositInsufficient.selector, 1000 ether, 1001 ether)
         );
         vm.prank(client);
         network.requestUnlock(scheduler, 1001 ether);
@@ -73,7 +75,7 @@ contract AccountsTest is Network {
         bytes memory signed = signature(clientKey, JobId.unwrap(c.id));
         bytes32 commitment = _commitment(c, 0);
         vm.expectRevert(
-            abi.encodeWithSelector(IVeriLLM.DepositInsufficient.selector, 5 ether, 10 ether)
+            abi.encodeWithSelector(ILedger.DepositInsufficient.selector, 5 ether, 10 ether)
         );
         _sendPost(c, 0, commitment, LOCK, signed, scheduler);
     }
@@ -82,12 +84,12 @@ contract AccountsTest is Network {
 
     function test_withdrawStake_paysAfterUnbonding() public {
         vm.startPrank(workers[0]);
-        vm.expectRevert(IVeriLLM.NothingRequested.selector);
+        vm.expectRevert(ILedger.NothingRequested.selector);
         network.withdrawStake();
         network.requestStakeWithdrawal(900 ether);
         uint256 at = vm.getBlockTimestamp() + terms.unbonding;
         vm.warp(at - 1);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.NotYetAvailable.selector, at));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.NotYetAvailable.selector, at));
         network.withdrawStake();
         vm.warp(at);
         network.withdrawStake();
@@ -99,7 +101,7 @@ contract AccountsTest is Network {
     function test_requestStakeWithdrawal_revertsForWhatSeatsHold() public {
         vm.expectRevert(
             abi.encodeWithSelector(
-                IVeriLLM.StakeInsufficient.selector, workers[0], 900 ether, 901 ether
+                ILedger.StakeInsufficient.selector, workers[0], 900 ether, 901 ether
             )
         );
         vm.prank(workers[0]);
@@ -150,7 +152,7 @@ contract AccountsTest is Network {
         c = _order(1);
         bytes memory signed = signature(clientKey, JobId.unwrap(c.id));
         bytes32 commitment = _commitment(c, 0);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.SignatureInvalid.selector, workers[0]));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.SignatureInvalid.selector, workers[0]));
         _sendPost(c, 0, commitment, LOCK, signed, scheduler);
     }
 
@@ -167,7 +169,7 @@ contract AccountsTest is Network {
         Case memory c = _order(1);
         bytes memory signed = signature(clientKey, JobId.unwrap(c.id));
         bytes32 commitment = _commitment(c, 0);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.NotOperator.selector, old));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.NotOperator.selector, old));
         _sendPost(c, 0, commitment, LOCK, signed, old);
         assertGt(key, 0);
     }
@@ -176,11 +178,11 @@ contract AccountsTest is Network {
         vm.prank(workers[0]);
         network.setHotKey(person("hot"));
         vm.startPrank(workers[1]);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.HotKeyTaken.selector, person("hot")));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.HotKeyTaken.selector, person("hot")));
         network.setHotKey(person("hot"));
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.HotKeyTaken.selector, workers[2]));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.HotKeyTaken.selector, workers[2]));
         network.setHotKey(workers[2]);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.HotKeyTaken.selector, address(0)));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.HotKeyTaken.selector, address(0)));
         network.setHotKey(address(0));
         vm.stopPrank();
     }
@@ -196,7 +198,7 @@ contract AccountsTest is Network {
 
     function test_setEndpoint_isAnEvent() public {
         vm.expectEmit(address(network));
-        emit IVeriLLM.EndpointSet(workers[0], "http://localhost");
+        emit ILedger.EndpointSet(workers[0], "http://localhost");
         vm.prank(workers[0]);
         network.setEndpoint("http://localhost");
     }

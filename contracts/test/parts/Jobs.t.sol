@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
+import "../../src/interfaces/ILedger.sol";
 import "../../src/interfaces/IVeriLLM.sol";
+import "../../src/interfaces/Types.sol";
 import {VerdictLib} from "../../src/libraries/VerdictLib.sol";
 import {Network} from "../Network.sol";
 
@@ -139,26 +141,26 @@ contract JobsTest is Network {
         Case memory c = _order(1);
         bytes32 commitment = _commitment(c, 0);
         bytes memory signed = signature(clientKey, JobId.unwrap(c.id));
-        _expect(abi.encodeWithSelector(IVeriLLM.NotOperator.selector, client));
+        _expect(abi.encodeWithSelector(ILedger.NotOperator.selector, client));
         _sendPost(c, 0, commitment, LOCK, signed, client);
     }
 
     function test_post_revertsForAnotherQuote() public {
         Case memory c = _order(1);
         c.quote.unitPrice += 1;
-        _expectPost(c, abi.encodeWithSelector(IVeriLLM.QuoteMismatch.selector));
+        _expectPost(c, abi.encodeWithSelector(ILedger.QuoteMismatch.selector));
     }
 
     function test_post_revertsAfterExpiry() public {
         Case memory c = _order(1);
         pass(1200);
-        _expectPost(c, abi.encodeWithSelector(IVeriLLM.QuoteExpired.selector, c.quote.expiry));
+        _expectPost(c, abi.encodeWithSelector(ILedger.QuoteExpired.selector, c.quote.expiry));
     }
 
     function test_post_revertsAfterDeadline() public {
         Case memory c = _order(1);
         c.job.deadline = uint40(vm.getBlockTimestamp() - 1);
-        _expectPost(c, abi.encodeWithSelector(IVeriLLM.DeadlinePassed.selector, c.job.deadline));
+        _expectPost(c, abi.encodeWithSelector(ILedger.DeadlinePassed.selector, c.job.deadline));
     }
 
     function test_post_revertsWithADeadlineTooFar() public {
@@ -167,23 +169,23 @@ contract JobsTest is Network {
         _expectPost(
             c,
             abi.encodeWithSelector(
-                IVeriLLM.DeadlineTooFar.selector, c.job.deadline, c.job.deadline - 1
+                ILedger.DeadlineTooFar.selector, c.job.deadline, c.job.deadline - 1
             )
         );
     }
 
     function test_post_revertsWithoutOrWithTooManyRequests() public {
         Case memory c = _order(0);
-        _expectPost(c, abi.encodeWithSelector(IVeriLLM.RequestsOutOfBounds.selector, 0));
+        _expectPost(c, abi.encodeWithSelector(ILedger.RequestsOutOfBounds.selector, 0));
         c = _order(4097);
-        _expectPost(c, abi.encodeWithSelector(IVeriLLM.RequestsOutOfBounds.selector, 4097));
+        _expectPost(c, abi.encodeWithSelector(ILedger.RequestsOutOfBounds.selector, 4097));
     }
 
     function test_post_revertsForAnUnknownModel() public {
         Case memory c = _order(1);
         c.quote.modelId = ModelId.wrap("nothing");
         c.job.quote = _quoteHash(c.quote);
-        _expectPost(c, abi.encodeWithSelector(IVeriLLM.ModelUnknown.selector, c.quote.modelId));
+        _expectPost(c, abi.encodeWithSelector(ILedger.ModelUnknown.selector, c.quote.modelId));
     }
 
     function test_post_revertsForAnInactiveSeat() public {
@@ -191,12 +193,12 @@ contract JobsTest is Network {
         c.id = network.jobIdOf(c.job);
         bytes32 commitment = _commitment(c, 0);
         bytes memory signed = signature(clientKey, JobId.unwrap(c.id));
-        _expect(abi.encodeWithSelector(IVeriLLM.SeatNotActive.selector, modelId, 9));
+        _expect(abi.encodeWithSelector(ILedger.SeatNotActive.selector, modelId, 9));
         _sendPost(c, 9, commitment, LOCK, signed, scheduler);
         vm.prank(workers[0]);
         network.leave(modelId, 0);
         pass(12);
-        _expect(abi.encodeWithSelector(IVeriLLM.SeatNotActive.selector, modelId, 0));
+        _expect(abi.encodeWithSelector(ILedger.SeatNotActive.selector, modelId, 0));
         _sendPost(c, 0, commitment, LOCK, signed, scheduler);
     }
 
@@ -206,7 +208,7 @@ contract JobsTest is Network {
         Case memory c = _order(1);
         bytes memory signed = signature(clientKey, JobId.unwrap(c.id));
         bytes32 commitment = _commitment(c, 0);
-        _expect(abi.encodeWithSelector(IVeriLLM.SeatNotActive.selector, modelId, seat));
+        _expect(abi.encodeWithSelector(ILedger.SeatNotActive.selector, modelId, seat));
         _sendPost(c, seat, commitment, LOCK, signed, scheduler);
     }
 
@@ -214,7 +216,7 @@ contract JobsTest is Network {
         Case memory c = _order(1);
         c.quote.unitPrice = PRICE - 1;
         c.job.quote = _quoteHash(c.quote);
-        _expectPost(c, abi.encodeWithSelector(IVeriLLM.SeatTooExpensive.selector, PRICE, PRICE - 1));
+        _expectPost(c, abi.encodeWithSelector(ILedger.SeatTooExpensive.selector, PRICE, PRICE - 1));
     }
 
     function test_post_revertsWithTooFewOwners() public {
@@ -223,13 +225,13 @@ contract JobsTest is Network {
             network.leave(modelId, i);
         }
         Case memory c = _order(1);
-        _expectPost(c, abi.encodeWithSelector(IVeriLLM.TooFewOwners.selector, 3, 4));
+        _expectPost(c, abi.encodeWithSelector(ILedger.TooFewOwners.selector, 3, 4));
     }
 
     function test_post_revertsForAUsedNonce() public {
         Case memory c = _order(1);
         _post(c);
-        _expectPost(c, abi.encodeWithSelector(IVeriLLM.NonceUsed.selector, client, c.job.nonce));
+        _expectPost(c, abi.encodeWithSelector(ILedger.NonceUsed.selector, client, c.job.nonce));
     }
 
     function test_post_countsNoncesForEachScheduler() public {
@@ -256,7 +258,7 @@ contract JobsTest is Network {
         Case memory c = _order(1);
         bytes32 commitment = _commitment(c, 0);
         bytes memory signed = signature(workerKeys[1], JobId.unwrap(c.id));
-        _expect(abi.encodeWithSelector(IVeriLLM.SignatureInvalid.selector, client));
+        _expect(abi.encodeWithSelector(ILedger.SignatureInvalid.selector, client));
         _sendPost(c, 0, commitment, LOCK, signed, scheduler);
     }
 
@@ -267,14 +269,14 @@ contract JobsTest is Network {
         uint256 order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141;
         bytes memory signed =
             abi.encodePacked(r, bytes32(order - uint256(s)), v == 27 ? uint8(28) : uint8(27));
-        _expect(abi.encodeWithSelector(IVeriLLM.SignatureInvalid.selector, client));
+        _expect(abi.encodeWithSelector(ILedger.SignatureInvalid.selector, client));
         _sendPost(c, 0, commitment, LOCK, signed, scheduler);
     }
 
     function test_post_revertsForAForgedCommitment() public {
         Case memory c = _order(1);
         c.parties[0].key = workerKeys[1];
-        _expectPost(c, abi.encodeWithSelector(IVeriLLM.SignatureInvalid.selector, workers[0]));
+        _expectPost(c, abi.encodeWithSelector(ILedger.SignatureInvalid.selector, workers[0]));
     }
 
     function test_post_takesAContractWalletsSignature() public {
@@ -299,7 +301,7 @@ contract JobsTest is Network {
         bytes memory signed = signature(clientKey, JobId.unwrap(c.id));
         bytes32 commitment = _commitment(c, 0);
         _expect(
-            abi.encodeWithSelector(IVeriLLM.DepositInsufficient.selector, 1000 ether, 1001 ether)
+            abi.encodeWithSelector(ILedger.DepositInsufficient.selector, 1000 ether, 1001 ether)
         );
         _sendPost(c, 0, commitment, 3000 ether, signed, scheduler);
     }
@@ -309,7 +311,7 @@ contract JobsTest is Network {
         Case memory c = _order(1);
         bytes memory signed = signature(clientKey, JobId.unwrap(c.id));
         bytes32 commitment = _commitment(c, 0);
-        _expect(abi.encodeWithSelector(IVeriLLM.LockTooSmall.selector, LOCK - 1, LOCK));
+        _expect(abi.encodeWithSelector(ILedger.LockTooSmall.selector, LOCK - 1, LOCK));
         _sendPost(c, 0, commitment, LOCK - 1, signed, scheduler);
     }
 
@@ -326,7 +328,7 @@ contract JobsTest is Network {
         // 30 % of the seat's 100 are reserved for verification.
         _expect(
             abi.encodeWithSelector(
-                IVeriLLM.StakeInsufficient.selector, workers[0], 70 ether, 71 ether
+                ILedger.StakeInsufficient.selector, workers[0], 70 ether, 71 ether
             )
         );
         _sendPost(c, 0, commitment, 71 ether, signed, scheduler);
@@ -342,7 +344,7 @@ contract JobsTest is Network {
         bytes32 commitment = _commitment(c, 0);
         _expect(
             abi.encodeWithSelector(
-                IVeriLLM.StakeInsufficient.selector, workers[0], 70 ether, 71 ether
+                ILedger.StakeInsufficient.selector, workers[0], 70 ether, 71 ether
             )
         );
         _sendPost(c, 0, commitment, 71 ether, signed, scheduler);
@@ -403,7 +405,7 @@ contract JobsTest is Network {
         vm.setBlockhash(c.posting.postedBlock, blockhash(c.posting.postedBlock));
         vm.warp(deadline);
         (bytes32[] memory inners, bytes[] memory signatures) = _committee(c);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.DeadlinePassed.selector, deadline));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.DeadlinePassed.selector, deadline));
         vm.prank(scheduler);
         network.seal(c.posting, SECRET, c.parties[0].inner, inners, signatures);
         vm.warp(deadline - 1);
@@ -416,7 +418,7 @@ contract JobsTest is Network {
         _post(c);
         _commit(c);
         (bytes32[] memory inners, bytes[] memory signatures) = _committee(c);
-        vm.expectRevert(IVeriLLM.DrawCommitMismatch.selector);
+        vm.expectRevert(ILedger.DrawCommitMismatch.selector);
         network.seal(c.posting, keccak256("other"), c.parties[0].inner, inners, signatures);
     }
 
@@ -426,7 +428,7 @@ contract JobsTest is Network {
         _commit(c);
         (bytes32[] memory inners, bytes[] memory signatures) = _committee(c);
         c.parties[0].inner.newTokens += 1;
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.CommitmentMismatch.selector, 0));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.CommitmentMismatch.selector, 0));
         network.seal(c.posting, SECRET, c.parties[0].inner, inners, signatures);
     }
 
@@ -436,7 +438,7 @@ contract JobsTest is Network {
         _post(c);
         _commit(c);
         (bytes32[] memory inners, bytes[] memory signatures) = _committee(c);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.CommitmentMismatch.selector, 0));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.CommitmentMismatch.selector, 0));
         network.seal(c.posting, SECRET, c.parties[0].inner, inners, signatures);
     }
 
@@ -447,7 +449,7 @@ contract JobsTest is Network {
         (bytes32[] memory inners, bytes[] memory signatures) = _committee(c);
         signatures[1] = signatures[0];
         vm.expectRevert(
-            abi.encodeWithSelector(IVeriLLM.SignatureInvalid.selector, c.parties[2].owner)
+            abi.encodeWithSelector(ILedger.SignatureInvalid.selector, c.parties[2].owner)
         );
         network.seal(c.posting, SECRET, c.parties[0].inner, inners, signatures);
     }
@@ -457,9 +459,9 @@ contract JobsTest is Network {
         _post(c);
         _commit(c);
         (bytes32[] memory inners, bytes[] memory signatures) = _committee(c);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.CommitteeSizeWrong.selector, 2, 3));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.CommitteeSizeWrong.selector, 2, 3));
         network.seal(c.posting, SECRET, c.parties[0].inner, new bytes32[](2), signatures);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.CommitteeSizeWrong.selector, 4, 3));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.CommitteeSizeWrong.selector, 4, 3));
         network.seal(c.posting, SECRET, c.parties[0].inner, inners, new bytes[](4));
     }
 
@@ -467,7 +469,7 @@ contract JobsTest is Network {
         Case memory c = _order(1);
         _post(c);
         vm.expectRevert(
-            abi.encodeWithSelector(IVeriLLM.BeaconUnavailable.selector, c.posting.postedBlock)
+            abi.encodeWithSelector(ILedger.BeaconUnavailable.selector, c.posting.postedBlock)
         );
         network.seal(c.posting, SECRET, c.parties[0].inner, new bytes32[](3), new bytes[](3));
     }
@@ -484,10 +486,10 @@ contract JobsTest is Network {
 
     function test_keep_revertsForALostBlock() public {
         uint256 number = vm.getBlockNumber();
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.BeaconUnavailable.selector, number));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.BeaconUnavailable.selector, number));
         network.keep(number);
         vm.roll(number + 9000);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.BeaconUnavailable.selector, number));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.BeaconUnavailable.selector, number));
         network.keep(number);
     }
 
@@ -497,7 +499,7 @@ contract JobsTest is Network {
         _commit(c);
         (bytes32[] memory inners, bytes[] memory signatures) = _committee(c);
         c.posting.lock -= 1;
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.RecordMismatch.selector, c.id));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.RecordMismatch.selector, c.id));
         network.seal(c.posting, SECRET, c.parties[0].inner, inners, signatures);
     }
 
@@ -505,9 +507,7 @@ contract JobsTest is Network {
         Case memory c = _sealed(1);
         (bytes32[] memory inners, bytes[] memory signatures) = _committee(c);
         vm.expectRevert(
-            abi.encodeWithSelector(
-                IVeriLLM.StatusWrong.selector, c.id, Status.Sealed, Status.Posted
-            )
+            abi.encodeWithSelector(ILedger.StatusWrong.selector, c.id, Status.Sealed, Status.Posted)
         );
         network.seal(c.posting, SECRET, c.parties[0].inner, inners, signatures);
     }
@@ -543,12 +543,12 @@ contract JobsTest is Network {
         Case memory c = _sealed(1);
         pass(12);
         bytes[] memory one = _attestations(c, Outcome.Refund, 5, 2);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.AttestationsInsufficient.selector, 1, 2));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.AttestationsInsufficient.selector, 1, 2));
         network.claim(c.posting, c.sealing, Outcome.Refund, 5, 7, BUNDLE, one);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.CommitteeSizeWrong.selector, 0, 3));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.CommitteeSizeWrong.selector, 0, 3));
         network.claim(c.posting, c.sealing, Outcome.Refund, 5, 7, BUNDLE, new bytes[](0));
         bytes[] memory other = _attestations(c, Outcome.Slash, 5, 7);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.AttestationsInsufficient.selector, 0, 2));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.AttestationsInsufficient.selector, 0, 2));
         network.claim(c.posting, c.sealing, Outcome.Refund, 5, 7, BUNDLE, other);
         _claimWith(c, Outcome.Refund, 5, 7, _attestations(c, Outcome.Refund, 5, 5));
         assertEq(uint8(_status(c)), uint8(Status.Claimed));
@@ -559,7 +559,7 @@ contract JobsTest is Network {
         Case memory c = _sealed(1);
         (, uint40 deadline,) = network.jobState(c.id);
         vm.warp(deadline);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.DeadlinePassed.selector, deadline));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.DeadlinePassed.selector, deadline));
         network.claim(c.posting, c.sealing, Outcome.Accept, 0, 7, BUNDLE, new bytes[](0));
     }
 
@@ -568,7 +568,7 @@ contract JobsTest is Network {
         pass(12);
         address poor = person("poor");
         vm.expectRevert(
-            abi.encodeWithSelector(IVeriLLM.StakeInsufficient.selector, poor, 0, terms.claimBond)
+            abi.encodeWithSelector(ILedger.StakeInsufficient.selector, poor, 0, terms.claimBond)
         );
         vm.prank(poor);
         network.claim(c.posting, c.sealing, Outcome.Accept, 0, 7, BUNDLE, new bytes[](0));
@@ -580,7 +580,7 @@ contract JobsTest is Network {
         _claim(c, Outcome.Accept, 0);
         (, uint40 deadline,) = network.jobState(c.id);
         vm.warp(deadline - 1);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.DeadlineNotReached.selector, deadline));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.DeadlineNotReached.selector, deadline));
         network.finalize(c.posting, c.sealing, c.claiming);
     }
 
@@ -589,9 +589,7 @@ contract JobsTest is Network {
         _claim(c, Outcome.Accept, 0);
         _finalize(c);
         vm.expectRevert(
-            abi.encodeWithSelector(
-                IVeriLLM.StatusWrong.selector, c.id, Status.Final, Status.Claimed
-            )
+            abi.encodeWithSelector(ILedger.StatusWrong.selector, c.id, Status.Final, Status.Claimed)
         );
         network.finalize(c.posting, c.sealing, c.claiming);
     }
@@ -601,7 +599,7 @@ contract JobsTest is Network {
         _claim(c, Outcome.Accept, 0);
         pass(terms.disputeWindow);
         c.claiming.outcome = Outcome.Slash;
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.RecordMismatch.selector, c.id));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.RecordMismatch.selector, c.id));
         network.finalize(c.posting, c.sealing, c.claiming);
     }
 
@@ -626,7 +624,7 @@ contract JobsTest is Network {
         _post(c);
         (, uint40 deadline,) = network.jobState(c.id);
         vm.warp(deadline - 1);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.DeadlineNotReached.selector, deadline));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.DeadlineNotReached.selector, deadline));
         network.refund(c.posting);
     }
 
@@ -634,9 +632,7 @@ contract JobsTest is Network {
         Case memory c = _sealed(1);
         pass(terms.sealWindow);
         vm.expectRevert(
-            abi.encodeWithSelector(
-                IVeriLLM.StatusWrong.selector, c.id, Status.Sealed, Status.Posted
-            )
+            abi.encodeWithSelector(ILedger.StatusWrong.selector, c.id, Status.Sealed, Status.Posted)
         );
         network.refund(c.posting);
     }
@@ -656,7 +652,7 @@ contract JobsTest is Network {
     }
 
     function _expectClaim(Case memory c, Outcome outcome, uint8 reason, uint8 paid) private {
-        vm.expectRevert(IVeriLLM.OutcomeInvalid.selector);
+        vm.expectRevert(ILedger.OutcomeInvalid.selector);
         vm.prank(claimer);
         network.claim(c.posting, c.sealing, outcome, reason, paid, BUNDLE, new bytes[](0));
     }

@@ -2,7 +2,10 @@
 pragma solidity 0.8.30;
 
 import {IAdjudicator} from "../../src/interfaces/IAdjudicator.sol";
+import "../../src/interfaces/ILedger.sol";
 import "../../src/interfaces/IVeriLLM.sol";
+import "../../src/interfaces/IVeriLLMCore.sol";
+import "../../src/interfaces/Types.sol";
 import {Network} from "../Network.sol";
 import {Vm} from "../Test.sol";
 
@@ -41,14 +44,14 @@ contract SeatsTest is Network {
     }
 
     function test_registerModel_revertsTwice() public {
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.ModelKnown.selector, modelId));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.ModelKnown.selector, modelId));
         network.registerModel(_spec());
     }
 
     function test_registerModel_revertsForAnotherEncoding() public {
         ModelSpec memory spec = _spec();
         spec.name = "other";
-        bytes memory padded = abi.encodeCall(IVeriLLM.registerModel, (spec));
+        bytes memory padded = abi.encodeCall(IVeriLLMCore.registerModel, (spec));
         (bool done, bytes memory result) =
             address(network).call(abi.encodePacked(padded, bytes32(0)));
         assertFalse(done);
@@ -134,7 +137,7 @@ contract SeatsTest is Network {
 
     function test_join_revertsForAnUnknownModel() public {
         ModelId unknown = ModelId.wrap("nothing");
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.ModelUnknown.selector, unknown));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.ModelUnknown.selector, unknown));
         network.join(unknown, PRICE);
     }
 
@@ -144,7 +147,7 @@ contract SeatsTest is Network {
             network.join(modelId, PRICE);
         }
         vm.expectRevert(
-            abi.encodeWithSelector(IVeriLLM.StakeInsufficient.selector, workers[0], 0, SEAT)
+            abi.encodeWithSelector(ILedger.StakeInsufficient.selector, workers[0], 0, SEAT)
         );
         network.join(modelId, PRICE);
         vm.stopPrank();
@@ -158,7 +161,7 @@ contract SeatsTest is Network {
         network.leave(modelId, 0);
         uint256 at = vm.getBlockTimestamp() + terms.unbonding;
         vm.warp(at - 1);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.SeatStillBonded.selector, at));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.SeatStillBonded.selector, at));
         network.release(modelId, 0);
         vm.prank(workers[1]);
         assertEq(network.join(modelId, PRICE), 5, "a new slot");
@@ -174,19 +177,19 @@ contract SeatsTest is Network {
 
     function test_leave_revertsForStrangersAndTwice() public {
         vm.expectRevert(
-            abi.encodeWithSelector(IVeriLLM.SeatNotOwned.selector, modelId, 0, workers[1])
+            abi.encodeWithSelector(ILedger.SeatNotOwned.selector, modelId, 0, workers[1])
         );
         vm.prank(workers[1]);
         network.leave(modelId, 0);
         vm.startPrank(workers[0]);
         network.leave(modelId, 0);
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.SeatNotActive.selector, modelId, 0));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.SeatNotActive.selector, modelId, 0));
         network.leave(modelId, 0);
         vm.stopPrank();
     }
 
     function test_evict_putsOutASeatWhoseStakeIsGone() public {
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.SeatBacked.selector, STAKE, SEAT));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.SeatBacked.selector, STAKE, SEAT));
         network.evict(modelId, 0);
         vm.startPrank(workers[0]);
         for (uint256 i = 0; i < 9; ++i) {
@@ -201,7 +204,7 @@ contract SeatsTest is Network {
         assertEq(balance, STAKE - LOCK);
         assertEq(staked, 900 ether);
         vm.expectRevert(
-            abi.encodeWithSelector(IVeriLLM.SeatBacked.selector, STAKE - LOCK, 900 ether)
+            abi.encodeWithSelector(ILedger.SeatBacked.selector, STAKE - LOCK, 900 ether)
         );
         network.evict(modelId, 5);
         pass(terms.unbonding);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
+import {IExtension} from "../../src/interfaces/IExtension.sol";
+import "../../src/interfaces/ILedger.sol";
 import "../../src/interfaces/IVeriLLM.sol";
+import "../../src/interfaces/Types.sol";
 import {Network} from "../Network.sol";
 
 contract TermsTest is Network {
@@ -16,7 +19,7 @@ contract TermsTest is Network {
         terms.committeeBps = uint16(bound(shares, 1, 9999));
         terms.inferencerBps = 10_000 - terms.committeeBps;
         terms.schedulerBps = 0;
-        IVeriLLM other = IVeriLLM(_deploy("VeriLLM.sol:VeriLLM", abi.encode(terms)));
+        IVeriLLM other = _deployNetwork();
         assertEq(keccak256(abi.encode(other.config())), keccak256(abi.encode(terms)));
     }
 
@@ -49,12 +52,47 @@ contract TermsTest is Network {
         _expectUnsafe("claimBond");
         terms.challengeBond = 0;
         _expectUnsafe("challengeBond");
+        terms.reverifyBond = 0;
+        _expectUnsafe("reverifyBond");
+        terms.recourse = person("nobody");
+        _expectUnsafe("recourse");
+    }
+
+    function test_constructor_revertsForAnExtensionOfOtherTerms() public {
+        terms.recourse = network.config().recourse;
+        terms.claimBond += 1;
+        _expectUnsafe("recourse");
+    }
+
+    function test_extension_revertsForANextOneOfOtherTerms() public {
+        address next = network.config().recourse;
+        bytes32 theirs = IExtension(next).termsHash();
+        terms = _terms();
+        terms.claimBond += 1;
+        bytes memory made =
+            abi.encodePacked(vm.getCode("Recourse.sol:Recourse"), abi.encode(terms, next));
+        bytes memory failure = abi.encodeWithSelector(
+            IExtension.TermsMismatch.selector, keccak256(abi.encode(terms)), theirs
+        );
+        address at;
+        vm.expectRevert(failure);
+        assembly ("memory-safe") {
+            at := create(0, add(made, 32), mload(made))
+        }
+    }
+
+    function test_fallback_revertsWhereNobodyKnowsTheFunction() public {
+        (bool done, bytes memory answer) =
+            address(network).call(abi.encodeWithSignature("mint(address)", client));
+        assertTrue(!done);
+        bytes4 selector = bytes4(keccak256("mint(address)"));
+        assertEq(answer, abi.encodeWithSelector(IExtension.FunctionUnknown.selector, selector));
     }
 
     function _expectUnsafe(bytes32 field) private {
         bytes memory code = abi.encodePacked(vm.getCode("VeriLLM.sol:VeriLLM"), abi.encode(terms));
         address at;
-        vm.expectRevert(abi.encodeWithSelector(IVeriLLM.ConfigUnsafe.selector, field));
+        vm.expectRevert(abi.encodeWithSelector(ILedger.ConfigUnsafe.selector, field));
         assembly ("memory-safe") {
             at := create(0, add(code, 32), mload(code))
         }

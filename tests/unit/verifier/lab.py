@@ -173,10 +173,7 @@ class Played:
         return Facts(
             domain=DOMAIN,
             history=history,
-            state=JobState(
-                status.get(until, Status.FINAL), 0, Hash32(bytes(32)) if final else record
-            ),
-            record_before_end=record if final else None,
+            state=JobState(status.get(until, Status.FINAL), 0, record),
             spec=self.spec,
             registry=self.registry,
             config=CONFIG,

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.30;
+
+import {IExtension} from "../interfaces/IExtension.sol";
+import {ILedger} from "../interfaces/ILedger.sol";
+import {Config} from "../interfaces/Types.sol";
+
+/// @notice Refuses a deployment whose terms are unsafe.
+library TermsLib {
+    uint256 internal constant BPS = 10_000;
+    /// @dev Keeps every sum of windows far below what a uint40 timestamp leaves.
+    uint256 internal constant MAX_WINDOW = 365 days;
+
+    /// @notice What the contracts that share the storage must agree on: all but where the first of them stands.
+    function hashOf(Config memory terms) internal pure returns (bytes32) {
+        address recourse = terms.recourse;
+        terms.recourse = address(0);
+        bytes32 hash = keccak256(abi.encode(terms));
+        terms.recourse = recourse;
+        return hash;
+    }
+
+    function requireSafe(Config memory terms) internal view {
+        require(terms.token.code.length != 0, ILedger.ConfigUnsafe("token"));
+        require(terms.adjudicator.code.length != 0, ILedger.ConfigUnsafe("adjudicator"));
+        _requireWindow(terms.sealWindow, "sealWindow");
+        _requireWindow(terms.claimWindow, "claimWindow");
+        _requireWindow(terms.disputeWindow, "disputeWindow");
+        _requireWindow(terms.openingWindow, "openingWindow");
+        _requireWindow(terms.unbonding, "unbonding");
+        _requireWindow(terms.unlockDelay, "unlockDelay");
+        _requireWindow(terms.keyGrace, "keyGrace");
+        _requireWindow(terms.jobWindow, "jobWindow");
+        // A seat outlives the longest path of a job that could still draw it.
+        uint256 longest = uint256(terms.jobWindow) + terms.sealWindow + terms.claimWindow
+            + terms.disputeWindow + 3 * uint256(terms.openingWindow);
+        require(terms.unbonding > longest, ILedger.ConfigUnsafe("unbonding"));
+        // A deposit stays for as long as a job signed against it may still be posted.
+        require(terms.unlockDelay >= terms.jobWindow, ILedger.ConfigUnsafe("unlockDelay"));
+        // Exposure at least the fee: then the committee and the finder can be paid from it.
+        require(terms.kappaBps >= BPS, ILedger.ConfigUnsafe("kappaBps"));
+        require(terms.reserveBps < BPS, ILedger.ConfigUnsafe("reserveBps"));
+        uint256 shares = uint256(terms.inferencerBps) + terms.committeeBps + terms.schedulerBps;
+        require(shares == BPS, ILedger.ConfigUnsafe("shares"));
+        require(terms.inferencerBps != 0, ILedger.ConfigUnsafe("inferencerBps"));
+        require(terms.committeeBps != 0, ILedger.ConfigUnsafe("committeeBps"));
+        require(terms.claimBond != 0, ILedger.ConfigUnsafe("claimBond"));
+        require(terms.challengeBond != 0, ILedger.ConfigUnsafe("challengeBond"));
+        require(terms.reverifyBond != 0, ILedger.ConfigUnsafe("reverifyBond"));
+        require(terms.recourse.code.length != 0, ILedger.ConfigUnsafe("recourse"));
+        bytes32 hash = IExtension(terms.recourse).termsHash();
+        require(hash == hashOf(terms), ILedger.ConfigUnsafe("recourse"));
+    }
+
+    function _requireWindow(uint32 window, bytes32 field) private pure {
+        require(window != 0 && window <= MAX_WINDOW, ILedger.ConfigUnsafe(field));
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.30;
+
+import {IExtension} from "../interfaces/IExtension.sol";
+import {Config} from "../interfaces/Types.sol";
+import {TermsLib} from "../libraries/TermsLib.sol";
+import {Docket} from "./Docket.sol";
+import {Terms} from "./Terms.sol";
+
+/// @notice What a contract does not know it lets the next one do, on its own storage.
+/// @dev One contract may hold 24 576 bytes. The rest of VeriLLM's code stands at further addresses, fixed at
+/// deployment like the code itself: nobody can change them. All share Terms, Ledger, Roster and Docket, which hold all
+/// storage; doors hold none. Called at its own address an extension finds no job and no money.
+abstract contract Extended is Docket {
+    address private immutable NEXT;
+
+    constructor(address next) {
+        NEXT = next;
+    }
+
+    fallback() external {
+        address next = NEXT;
+        require(next != address(0), IExtension.FunctionUnknown(msg.sig));
+        assembly ("memory-safe") {
+            let data := mload(0x40)
+            calldatacopy(data, 0, calldatasize())
+            let done := delegatecall(gas(), next, data, calldatasize(), 0, 0)
+            returndatacopy(data, 0, returndatasize())
+            switch done
+            case 0 { revert(data, returndatasize()) }
+            default { return(data, returndatasize()) }
+        }
+    }
+}
+
+/// @notice An extension: made for the terms of the contract that runs it, and of the one after it.
+abstract contract Extension is IExtension, Extended {
+    /// @inheritdoc IExtension
+    bytes32 public immutable termsHash;
+
+    constructor(Config memory terms, address next) Terms(terms) Extended(next) {
+        bytes32 hash = TermsLib.hashOf(terms);
+        termsHash = hash;
+        if (next == address(0)) return;
+        bytes32 other = IExtension(next).termsHash();
+        require(other == hash, TermsMismatch(hash, other));
+    }
+}
