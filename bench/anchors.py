@@ -33,9 +33,9 @@ from verillm.types import Bits
 from verillm_verifier.lab.cases import Case
 from verillm_verifier.lab.command import read_profile, shipped
 from verillm_verifier.lab.experiment import Lab
+from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import TITLES
 from verillm_verifier.lab.study import Study, collect
-from verillm_verifier.lab.trials import OWN
 
 CHUNK, LARGEST = 32, 128
 DIRECTIONS = (8, 32)

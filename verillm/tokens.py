@@ -151,7 +151,22 @@ def votes(
     """
     if len(request.output) and max(request.output) >= head.vocabulary:
         raise EvidenceError(Reason.EVIDENCE_MISSING, "a token without a head row")
-    return tuple(_votes(request, finals, head, Borders.of(profile)))
+    return tuple(_votes(request, to_floats(finals), head, Borders.of(profile)))
+
+
+def averaged_margins(
+    request: Generated, head: Head, profile: CheckProfile
+) -> tuple[int | None, ...]:
+    """Refund tier's margins by the average of the verifiers' logits; None where it is not finite.
+
+    Honest verifiers' noise averages out, but one liar moves all of it: such margins may say whose
+    jobs to challenge together (`verillm.sequential`), and convict nobody.
+    """
+    wide = [to_floats(bits) for bits in request.finals]
+    with np.errstate(over="ignore", invalid="ignore"):
+        states: Floats = np.mean(wide, axis=0, dtype=np.float32)
+    found = _votes(request, states, head, Borders.of(profile))
+    return tuple(None if vote is None else vote[0] for vote in found)
 
 
 def majority(cast: Sequence[Vote | None]) -> Vote:
@@ -211,8 +226,10 @@ def margins(
     return _margin(noisy, token, rivals), _margin(noisy, token, above), outside
 
 
-def _votes(request: Generated, finals: Bits, head: Head, borders: Borders) -> Iterator[Vote | None]:
-    states, first = to_floats(finals), request.prompt_tokens - 1
+def _votes(
+    request: Generated, states: Floats, head: Head, borders: Borders
+) -> Iterator[Vote | None]:
+    first = request.prompt_tokens - 1
     for start in range(0, len(request.output), _ROWS):
         with np.errstate(over="ignore", invalid="ignore"):
             block = head.logits(states[start : start + _ROWS])

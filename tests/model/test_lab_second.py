@@ -8,9 +8,10 @@ from verillm.schema import from_json
 from verillm.types import Outcome, Reason
 from verillm_verifier.calibrate import calibrate
 from verillm_verifier.lab.experiment import Lab, judge_trial
+from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import honest, inferencers
 from verillm_verifier.lab.study import DECODERS, Study, collect
-from verillm_verifier.lab.trials import OWN, Trial
+from verillm_verifier.lab.trials import Trial
 from verillm_verifier.runs import Plan
 
 pytestmark = pytest.mark.slow
@@ -28,8 +29,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     study = Study(
         folder,
         prompts=4,
-        cheat_prompts=4,
-        subtle_prompts=4,
+        cheat_jobs=4,
         new_tokens=48,
         cheats=CHEATS,
         decoders=(DECODERS[0], DECODERS[-1]),

@@ -118,7 +118,10 @@ class Decode:
 
 
 def items_of(plan: Plan) -> tuple[Item, ...]:
-    """Return one item per prompt; sampling parameters take turns."""
+    """Return one item per prompt; sampling parameters take turns.
+
+    Beyond the prompts that ship the same ones come again, under other seeds and parameters.
+    """
     config = read_config(plan.folder)
     tokenizer = (plan.folder / "tokenizer.json").read_bytes()
     prompt_format = PromptFormat(
@@ -126,15 +129,16 @@ def items_of(plan: Plan) -> tuple[Item, ...]:
     )
     conversations: list[list[Message]] = json.loads(PROMPTS.read_text("utf-8"))
     longest = config.context - plan.new_tokens
+    prompts = [prompt_format.encode_chat(messages)[:longest] for messages in conversations]
     return tuple(
         Item(
             salt=sha256(f"salt {plan.seed} {number}".encode()).digest(),
-            tokens=prompt_format.encode_chat(messages)[:longest],
+            tokens=prompts[number % len(prompts)],
             max_new_tokens=plan.new_tokens,
-            sampling=SAMPLINGS[number % len(SAMPLINGS)],
+            sampling=SAMPLINGS[(number + number // len(prompts)) % len(SAMPLINGS)],
             seed=Hash32(sha256(f"seed {plan.seed} {number}".encode()).digest()),
         )
-        for number, messages in enumerate(conversations[: plan.prompts])
+        for number in range(plan.prompts)
     )
 
 

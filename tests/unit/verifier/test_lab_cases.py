@@ -19,9 +19,10 @@ from verillm_verifier.lab import pooled
 from verillm_verifier.lab.cases import Case, View
 from verillm_verifier.lab.experiment import Lab, judge_trial, sequential
 from verillm_verifier.lab.figures import Share, interval
+from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import HONEST
 from verillm_verifier.lab.study import DECODERS, Group, Study, collect
-from verillm_verifier.lab.trials import OWN, Role, Trial, tokens_needed
+from verillm_verifier.lab.trials import Role, Trial, tokens_needed
 from verillm_verifier.lab.views import nudged
 
 POSITIONS = (1, 3, 5, 9, 12, 16)
@@ -38,8 +39,7 @@ def lab(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Lab:
         folder,
         "tiny",
         prompts=2,
-        cheat_prompts=2,
-        subtle_prompts=2,
+        cheat_jobs=2,
         new_tokens=12,
         cheats=("int4", "int8_row", "lukewarm", "temperature"),
         decoders=(DECODERS[0], DECODERS[-1]),

@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--profile", type=Path, help="check profile (the one that ships)")
     options.add_argument("--engine", choices=("torch", "tiny"), default="torch")
     options.add_argument("--prompts", type=int, default=32, help="prompts of honest runs")
+    options.add_argument("--cheat-jobs", type=int, default=64, help="jobs of each cheat")
     options.add_argument("--new-tokens", type=int, default=64, help="longest answer")
     options.add_argument("--draws", type=int, default=100, help="draws per job and setting")
     options.add_argument("--work", type=Path, help="where runs are kept")
@@ -70,7 +71,13 @@ def _run(options: argparse.Namespace) -> None:
 
     folder = options.model or cache_home() / "models" / "smollm2-135m-instruct"
     profile = read_profile(options.profile or shipped(folder))
-    study = Study(folder, options.engine, prompts=options.prompts, new_tokens=options.new_tokens)
+    study = Study(
+        folder,
+        options.engine,
+        prompts=options.prompts,
+        cheat_jobs=options.cheat_jobs,
+        new_tokens=options.new_tokens,
+    )
     work = options.work or cache_home() / "lab"
     memory = work / f"votes {folder.name}.json"
     lab = Lab(folder, profile, collect(study, work, _say), memory)

@@ -19,10 +19,10 @@ from verillm.task import Item
 from verillm.types import Hash32
 from verillm_verifier.lab import pooled
 from verillm_verifier.lab.cases import Case, View, Votes
+from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import HONEST, honest, inferencers, verifiers
 from verillm_verifier.lab.study import SUBTLE, Group
 from verillm_verifier.lab.trials import (
-    OWN,
     SETTINGS,
     Result,
     Role,
@@ -163,11 +163,7 @@ def experiment(lab: Lab, report: Callable[[str], None], draws: int = DRAWS) -> F
 
 def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
     """Run one trial in every setting."""
-    cases = [
-        case
-        for case in lab.cases(trial.group, trial.seed)
-        if case.prompt_tokens >= trial.least_prompt
-    ]
+    cases = lab.cases(trial.group, trial.seed)
     settings = SETTINGS if trial.role is Role.INFERENCER else ALL_KINDS
     results = tuple(run(trial, cases, setting, draws, SEED) for setting in settings)
     jobs, tokens = len(cases), sum(case.new_tokens for case in cases)

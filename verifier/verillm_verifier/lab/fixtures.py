@@ -16,9 +16,9 @@ from verillm.request import Sampling
 from verillm.sampling import probabilities
 from verillm.statistics import to_floats, zone
 from verillm.types import PPM, Hash32
-from verillm_verifier.lab.cases import Case, distance_cells
+from verillm_verifier.lab.cases import Case
+from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import HONEST
-from verillm_verifier.lab.trials import OWN
 
 if TYPE_CHECKING:
     from verillm_verifier.lab.experiment import Lab
@@ -66,9 +66,7 @@ def _states(case: Case, shown: str, random: np.random.Generator) -> dict[str, An
     return {
         "zones": [zone(at, case.prompt_tokens) for at in where],
         "apart": [
-            distance_cells(case, shown, name)[where].tolist()
-            for name in VERIFIERS
-            if name in case.views
+            case.apart(shown, name)[where].tolist() for name in VERIFIERS if name in case.views
         ],
     }
 

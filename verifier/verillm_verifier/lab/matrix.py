@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from verillm_verifier.attacks.caches import SINKS, WINDOW
 from verillm_verifier.lab.trials import Role, Trial
 
 HONEST = "bf16 rows 16, plain"
@@ -21,7 +20,8 @@ TITLES = {
     "other_prompt": "other prompt of the same length",
     "one_token_off": "one prompt token replaced",
     "forgot_one": "one prompt token dropped from the context",
-    "windowed": "context cut to 4 + 32 positions",
+    "windowed": "context cut to 4 + 32 positions, prompts of 72 tokens and more",
+    "clipped": "the same, prompts of 37 to 71 tokens",
     "temperature": "temperature 0.7 for 1.0",
     "lukewarm": "temperature 0.95 for 1.0",
     "swapped": "one token swapped",
@@ -36,7 +36,6 @@ FORGED = {
     "replayed": "the trace of another request",
     "patched": "another request's states at one position in five",
 }
-LEAST_PROMPT = {"windowed": SINKS + WINDOW + 1}
 QUANTISED = {"int8_row": "int8 rows", "int4": "int4 groups"}
 
 
@@ -48,7 +47,7 @@ def honest(names: Sequence[str]) -> list[Trial]:
 def inferencers(groups: Sequence[str]) -> list[Trial]:
     """Return the inferencer's cheats over the groups at hand."""
     own = [
-        Trial(name, title, Role.INFERENCER, name, least_prompt=LEAST_PROMPT.get(name, 0))
+        Trial(name, title, Role.INFERENCER, name)
         for name, title in TITLES.items()
         if name in groups
     ]

@@ -16,11 +16,12 @@ from tokenizers import Tokenizer
 from verillm.engine import Engine, EngineTransform, Kind, open_engine
 from verillm.engine.config import read_config
 from verillm.engine.describe import read_template
+from verillm.errors import InputError
 from verillm.prompt import PromptFormat
 from verillm.request import Sampling
 from verillm.task import Item
 from verillm_verifier.attacks import ATTACKS
-from verillm_verifier.attacks.caches import whispered_with
+from verillm_verifier.attacks.caches import SINKS, WINDOW, whispered_with
 from verillm_verifier.replay import Run, prefill
 from verillm_verifier.runs import Job, Keeper, Plan, Report, Setup, decode, items_of
 
@@ -39,8 +40,12 @@ PLAIN_CHECKERS = ("bf16", "fp32")
 """What checks a cheat that shows in one job."""
 CHEATS = (
     "int8_row", "int8_group", "cache8", "lukewarm", "int4", "fp8", "skipped", "whispered",
-    "other_prompt", "one_token_off", "forgot_one", "windowed", "temperature", "swapped",
+    "other_prompt", "one_token_off", "forgot_one", "windowed", "clipped", "temperature", "swapped",
 )  # fmt: skip
+LENGTHS = {"windowed": range(2 * (SINKS + WINDOW), 1 << 20),
+           "clipped": range(SINKS + WINDOW + 1, 2 * (SINKS + WINDOW))}  # fmt: skip
+"""Prompt lengths of which a cheat is run. Who cuts the context saves memory on long prompts, where
+most of it goes; on short ones the same cut forgets next to nothing, which is a row of its own."""
 SUBTLE = frozenset({"int8_row", "int8_group", "cache8", "lukewarm"})
 """Those that hide in one job: the sequential test wants more of their tokens."""
 QUANTISED = ("int8_row", "int4")
@@ -56,8 +61,7 @@ class Study:
     folder: Path
     kind: Kind = "torch"
     prompts: int = 32
-    cheat_prompts: int = 6
-    subtle_prompts: int = 20
+    cheat_jobs: int = 64
     new_tokens: int = 64
     cheats: tuple[str, ...] = CHEATS
     decoders: tuple[Setup, ...] = DECODERS
@@ -145,8 +149,7 @@ class Runs:
 
     def cheat(self, plan: Plan, name: str, study: Study, checkers: Sequence[str]) -> Group:
         """Answer as a cheat does."""
-        prompts = study.subtle_prompts if name in SUBTLE else study.cheat_prompts
-        items = _items(plan)[:prompts]
+        items = _chosen(plan, LENGTHS.get(name), study.cheat_jobs)
         return self._group(plan, Setup(name), _transform(study.folder, name), items, checkers)
 
     def with_liars(self, plan: Plan, group: Group, liars: Sequence[str]) -> Group:
@@ -172,10 +175,12 @@ class Runs:
         items: tuple[Item, ...],
         checkers: Sequence[str],
     ) -> Group:
-        jobs = self.keep(setup.name, partial(decode, plan, setup, transform, items))
+        # Honest runs are as long as the plan, which names the folder; cheats' lengths are not.
+        run = setup.name if transform is None else f"{len(items)} of {setup.name}"
+        jobs = self.keep(run, partial(decode, plan, setup, transform, items))
         checks = {
             name: self.keep(
-                f"{setup.name}, checked by {name}",
+                f"{run}, checked by {name}",
                 partial(self.verifiers.check, name, items, jobs),
             )
             for name in checkers
@@ -195,8 +200,21 @@ def _items(plan: Plan) -> tuple[Item, ...]:
     return tuple(replace(item, sampling=Sampling()) for item in items)
 
 
+def _chosen(plan: Plan, lengths: range | None, count: int) -> tuple[Item, ...]:
+    """Return the first `count` items whose prompts are of such a length, if any are."""
+    shipped = [item for item in _items(plan) if lengths is None or len(item.tokens) in lengths]
+    if not shipped:
+        raise InputError("no prompt of the length that this cheat is about")
+    rounds = -(-count // len(shipped))
+    everything = _items(replace(plan, prompts=rounds * plan.prompts))
+    fitting = [item for item in everything if lengths is None or len(item.tokens) in lengths]
+    return tuple(fitting[:count])
+
+
 def _transform(folder: Path, name: str) -> EngineTransform:
     """Return an attack; the hidden prompt is one in the model's own words."""
+    if name == "clipped":
+        return ATTACKS["windowed"]
     if name != "whispered":
         return ATTACKS[name]
     tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())

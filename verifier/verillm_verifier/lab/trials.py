@@ -14,11 +14,10 @@ from verillm.model import CheckProfile
 from verillm.tokens import TokenStatistics, judge_tokens
 from verillm.types import Hash32, Outcome, Reason
 from verillm.verdict import Verdict
-from verillm_verifier.lab.cases import INFERENCER, Case
 from verillm_verifier.lab.figures import Share
+from verillm_verifier.lab.judged import INFERENCER, OWN, Judged
 
 COMMITTEE = 3
-OWN = "own"
 KINDS = ("bf16", "chunked", "fp32")
 POSITION_GRID = (1, 2, 4, 8, 16, 32)
 TOKEN_GRID = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -46,8 +45,6 @@ class Trial:
     fixed: tuple[str, ...] = ()
     seed: bool = False
     """Judged under another seed than it was sampled with."""
-    least_prompt: int = 0
-    """Prompts with fewer tokens are left out: the cheat changes nothing in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ class Result:
     nearest: float
 
 
-def run(trial: Trial, cases: Sequence[Case], setting: Setting, draws: int, seed: int) -> Result:
+def run(trial: Trial, cases: Sequence[Judged], setting: Setting, draws: int, seed: int) -> Result:
     """Judge every case of a trial by `draws` random committees at random positions."""
     random = np.random.default_rng([seed, setting.positions, len(cases)])
     verdicts: Counter[tuple[Outcome, Reason]] = Counter()
@@ -108,7 +105,7 @@ def is_caught(trial: Trial, verdict: Verdict) -> bool:
     return not verdict.accepted
 
 
-def positions_needed(trial: Trial, cases: Sequence[Case], draws: int, seed: int) -> int | None:
+def positions_needed(trial: Trial, cases: Sequence[Judged], draws: int, seed: int) -> int | None:
     """Return from how many challenged positions on the states reject 99.9 % of the draws."""
     needed = None
     for count in reversed(POSITION_GRID):
@@ -130,7 +127,7 @@ def positions_needed(trial: Trial, cases: Sequence[Case], draws: int, seed: int)
     return needed
 
 
-def tokens_needed(cases: Sequence[Case], clique: Sequence[str], seed: int) -> int | None:
+def tokens_needed(cases: Sequence[Judged], clique: Sequence[str], seed: int) -> int | None:
     """Return how few generated tokens suffice for their margins to reject 99 % of the time."""
     random = np.random.default_rng(seed)
     found = [case.margins(clique) for case in cases]
@@ -163,13 +160,13 @@ def _window(
     return TokenStatistics(tuple(margins[:count]), tuple(above[:count]), kept)
 
 
-def _any_count(case: Case) -> Case:
+def _any_count(case: Judged) -> Judged:
     """Return the case under a profile that takes any number of positions."""
     return case.under(replace(case.profile, min_positions=1))
 
 
 def _committee(
-    trial: Trial, setting: Setting, case: Case, random: np.random.Generator
+    trial: Trial, setting: Setting, case: Judged, random: np.random.Generator
 ) -> tuple[str, ...]:
     """Draw the honest members among the kinds of verifiers that checked the job."""
     kinds = [kind for kind in setting.kinds if kind in case.views]
@@ -177,7 +174,7 @@ def _committee(
     return (*trial.fixed, *drawn)
 
 
-def _positions(case: Case, setting: Setting, random: np.random.Generator) -> tuple[int, ...]:
+def _positions(case: Judged, setting: Setting, random: np.random.Generator) -> tuple[int, ...]:
     stream = Hash32(random.bytes(32))
     return positions(stream, 0, case.prompt_tokens, case.new_tokens, setting.positions)
 
