@@ -3,7 +3,7 @@ pragma solidity 0.8.30;
 
 import {Config} from "./interfaces/Types.sol";
 import {Disputes} from "./parts/Disputes.sol";
-import {Extension} from "./parts/Extended.sol";
+import {Extension} from "./parts/Extension.sol";
 
 /// @title Recourse
 /// @notice What VeriLLM does off the happy path, first part; see IRecourse.

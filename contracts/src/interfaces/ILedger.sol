@@ -4,6 +4,7 @@ pragma solidity 0.8.30;
 import {Claiming, JobId, ModelId, ModelSpec, Outcome, Posting, Sealing, Status} from "./Types.sol";
 
 /// @title What happens to money, seats and jobs: the events and errors of VeriLLM and its extensions
+/// @notice Every one of them comes from VeriLLM's address.
 interface ILedger {
     // ── Money in and out ────────────────────────────────────────────────────────────────────────
     /// @notice A client put money at the disposal of jobs that it signs for a scheduler.

@@ -18,6 +18,7 @@ import {
 } from "./Types.sol";
 
 /// @title The happy path: money, seats, and jobs from post to finalize
+/// @notice What VeriLLM's own code does; the rest is in IRecourse.
 interface IVeriLLMCore is ILedger {
     // ── Client ──────────────────────────────────────────────────────────────────────────────────
     /// @notice Puts `amount` at the disposal of jobs that the caller signs for `scheduler`.

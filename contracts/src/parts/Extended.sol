@@ -2,10 +2,7 @@
 pragma solidity 0.8.30;
 
 import {IExtension} from "../interfaces/IExtension.sol";
-import {Config} from "../interfaces/Types.sol";
-import {TermsLib} from "../libraries/TermsLib.sol";
 import {Docket} from "./Docket.sol";
-import {Terms} from "./Terms.sol";
 
 /// @notice What a contract does not know it lets the next one do, on its own storage.
 /// @dev One contract may hold 24 576 bytes. The rest of VeriLLM's code stands at further addresses, fixed at
@@ -18,6 +15,8 @@ abstract contract Extended is Docket {
         NEXT = next;
     }
 
+    /// @notice Runs what this contract does not know as the next one's code.
+    // solhint-disable-next-line no-complex-fallback
     fallback() external {
         address next = NEXT;
         require(next != address(0), IExtension.FunctionUnknown(msg.sig));
@@ -30,19 +29,5 @@ abstract contract Extended is Docket {
             case 0 { revert(data, returndatasize()) }
             default { return(data, returndatasize()) }
         }
-    }
-}
-
-/// @notice An extension: made for the terms of the contract that runs it, and of the one after it.
-abstract contract Extension is IExtension, Extended {
-    /// @inheritdoc IExtension
-    bytes32 public immutable termsHash;
-
-    constructor(Config memory terms, address next) Terms(terms) Extended(next) {
-        bytes32 hash = TermsLib.hashOf(terms);
-        termsHash = hash;
-        if (next == address(0)) return;
-        bytes32 other = IExtension(next).termsHash();
-        require(other == hash, TermsMismatch(hash, other));
     }
 }
