@@ -15,8 +15,8 @@ abstract contract Extended is Docket {
         NEXT = next;
     }
 
+    // solhint-disable no-complex-fallback
     /// @notice Runs what this contract does not know as the next one's code.
-    // solhint-disable-next-line no-complex-fallback
     fallback() external {
         address next = NEXT;
         require(next != address(0), IExtension.FunctionUnknown(msg.sig));
