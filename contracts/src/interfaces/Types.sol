@@ -215,3 +215,66 @@ struct PairStatistics {
     uint32 cells;
     uint32 over;
 }
+
+/// @notice How a token is chosen; ppm, except `topK`. Off: topK 0, topP 1e6, minP 0.
+struct Sampling {
+    uint32 temperature;
+    uint32 topK;
+    uint32 topP;
+    uint32 minP;
+}
+
+/// @notice One prompt of a task.
+struct Item {
+    bytes32 salt;
+    bytes32 tokensRoot;
+    uint32 length;
+    uint32 maxNewTokens;
+    Sampling sampling;
+    bytes32 seed;
+}
+
+/// @notice What a scheduler gave to a worker; `items` are the struct hashes of the items.
+struct Task {
+    bytes32 taskId;
+    address worker;
+    ModelId modelId;
+    bytes32[] items;
+    uint40 deadline;
+    uint96 lock;
+    uint96 fee;
+}
+
+/// @notice One position of a trace, its states by their digests.
+struct Entry {
+    uint32 position;
+    uint32 token;
+    uint32 next;
+    bytes32 slices;
+    bytes32 finalState;
+    bytes32[] path;
+}
+
+/// @notice A piece of a prompt under its tokens root: at most 32 tokens, u32 big-endian each.
+struct Piece {
+    bytes32 salt;
+    bytes tokens;
+    bytes32[] path;
+}
+
+/// @notice A request of the job, under its requests root.
+struct Asked {
+    bytes32 tokensRoot;
+    uint32 length;
+    uint32 maxNewTokens;
+    Sampling sampling;
+    bytes32[] path;
+}
+
+/// @notice What a scheduler signs for its client with the last token of a request.
+struct Receipt {
+    JobId jobId;
+    bytes32 taskId;
+    uint32 request;
+    bytes32 outputHash;
+}

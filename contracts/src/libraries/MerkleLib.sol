@@ -25,6 +25,16 @@ library MerkleLib {
         return Math.log2(count, Math.Rounding.Ceil);
     }
 
+    /// @notice The root over `level`, a power of two of leaves and padding; uses the list up.
+    function fold(bytes32[] memory level) internal pure returns (bytes32) {
+        for (uint256 size = level.length / 2; size > 0; size /= 2) {
+            for (uint256 i = 0; i < size; ++i) {
+                level[i] = node(level[2 * i], level[2 * i + 1]);
+            }
+        }
+        return level[0];
+    }
+
     /// @notice Whether `path` leads from the leaf at `index` of `count` to `root`; false where count or
     /// index or the path's length is impossible.
     function verify(
