@@ -24,6 +24,7 @@ from verillm import draw, merkle, request, sampling, statistics, task, trace
 from verillm.errors import DrawExhausted
 from verillm.hashing import tokens_bytes
 from verillm.model import CheckProfile, LayerProfile, ModelSpec, model_id
+from verillm.proofs.margins import Margin, margin_of
 from verillm.records import Attestation, Claiming, Member, Posting, Sealing, record_hash
 from verillm.schema import abi_encode, to_json
 from verillm.signing import (
@@ -94,6 +95,7 @@ def vectors() -> dict[str, dict[str, Any]]:
         "draws": draws(),
         "distances": distances(),
         "verdicts": verdicts(),
+        "margins": margins(),
     }
 
 
@@ -605,6 +607,73 @@ def _pair(rng: random.Random, positions: int, near: bool) -> statistics.PairStat
     if rng.random() < 0.1:
         mean, over = 1_000_000, 4
     return statistics.PairStatistics(mean * cells + rng.randrange(cells), cells, over)
+
+
+# ── Margins ─────────────────────────────────────────────────────────────────────────────────────
+_SHAPES = ("usual", "same", "zeros", "subnormal", "largest", "tiny", "cancelling", "steps")
+_REFUSED = ("infinite", "nan", "product")
+_VOCABULARY = 49_152
+
+
+def margins() -> dict[str, Any]:
+    """States and pairs of head rows with their margins; `refused`: 1 not finite, 2 too large."""
+    rng = random.Random(SEED + 6)
+    cases = [
+        _margin_case(rng, kind, hidden, temperature)
+        for kind in _SHAPES
+        for hidden, temperature in ((16, 0), (32, 1), (16, 800_000), (48, 2_000_000))
+    ]
+    cases += [_margin_case(rng, "usual", 576, 1_000_000), _margin_case(rng, "usual", 576, 0)]
+    refused = [_margin_case(rng, kind, 32, 1_000_000) for kind in _REFUSED]
+    found = [margin_of(*case) for case in cases] + [NO_MARGIN] * len(refused)
+    every = cases + refused
+    return {
+        "states": many([trace.state_bytes(case[0]) for case in every]),
+        "tokenRows": many([trace.state_bytes(case[1]) for case in every]),
+        "rivalRows": many([trace.state_bytes(case[2]) for case in every]),
+        "seeds": many([case[3] for case in every]),
+        "positions": [case[4] for case in every],
+        "tokens": [case[5] for case in every],
+        "rivals": [case[6] for case in every],
+        "temperatures": [case[7] for case in every],
+        "ahead": [str(each.ahead) for each in found],
+        "margins": [str(each.margin) for each in found],
+        "roundings": [str(each.rounding) for each in found],
+        "refused": [0] * len(cases) + [2 if kind == "product" else 1 for kind in _REFUSED],
+    }
+
+
+NO_MARGIN = Margin(0, 0, 0)
+MarginCase = tuple[Bits, Bits, Bits, Hash32, int, int, int, int]
+
+
+def _margin_case(rng: random.Random, kind: str, hidden: int, temperature: int) -> MarginCase:
+    state, own, other = (states(rng, hidden) for _ in range(3))
+    if kind == "same":
+        other = own.copy()
+    elif kind == "zeros":
+        state, own = np.zeros(hidden, np.uint16), np.full(hidden, 0x8000, np.uint16)
+    elif kind == "subnormal":
+        state[::2], own[1::2] = 0x8001, 0x007F
+    elif kind == "largest":  # the largest products that still fit
+        state, own, other = (np.full(hidden, bits, np.uint16) for bits in (0x7F7F, 0xC0FF, 0x40FF))
+    elif kind == "tiny":  # every product lies at the lowest bit, or below it
+        state[:], own[:], other[:] = 0x2A7F, 0x2A7F, 0x2A00
+    elif kind == "cancelling":
+        own[: hidden // 2], own[hidden // 2 :] = 0x4F7F, 0xCF7F
+        state[:] = 0x4F01
+    elif kind == "steps":  # products at every height between both ends
+        state = (np.arange(hidden) * 5 % 191 << 7).astype(np.uint16)
+        own = (np.arange(hidden) * 3 % 192 << 7 | 0x8055).astype(np.uint16)
+    elif kind in ("infinite", "nan"):
+        state[hidden - 1] = 0xFF80 if kind == "infinite" else 0x7FC1
+    elif kind == "product":
+        state[7], other[7] = 0x6080, 0x6080  # 2^66 each
+    edge = rng.random() < 0.3
+    token = _VOCABULARY - 1 if edge else rng.randrange(_VOCABULARY)
+    rival = token ^ 1 if edge else rng.randrange(_VOCABULARY)
+    seed = Hash32(rng.randbytes(32))
+    return state, own, other, seed, rng.randrange(2**20), token, rival, temperature
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ library MerkleLib {
     uint8 internal constant REQUESTS = 3;
     uint8 internal constant OUTPUTS = 4;
     uint8 internal constant TOKENS = 5;
+    uint8 internal constant HEAD = 17;
 
     function leaf(uint8 kind, bytes memory payload) internal pure returns (bytes32) {
         return sha256(abi.encodePacked(bytes1(0x00), kind, payload));

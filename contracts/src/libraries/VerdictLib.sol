@@ -10,8 +10,14 @@ library VerdictLib {
     uint8 internal constant NON_FINITE = 2;
     uint8 internal constant WITHHELD = 3;
     uint8 internal constant MARGIN_MEAN = 5;
+    uint8 internal constant MARGIN_MAX = 6;
     uint8 internal constant OUTSIDE_NUCLEUS = 7;
+    uint8 internal constant LENGTH = 8;
+    uint8 internal constant AFTER_END = 9;
     uint8 internal constant OUTPUT_MISMATCH = 11;
+    uint8 internal constant TRACE_DIFFERS = 12;
+    uint8 internal constant TASK_DIFFERS = 13;
+    uint8 internal constant RECEIPT_DIFFERS = 14;
     uint8 internal constant NO_CLIQUE = 20;
     uint8 internal constant DIVIDED = 21;
     uint8 internal constant TOO_FEW_POSITIONS = 22;
