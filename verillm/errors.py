@@ -18,6 +18,11 @@
     │   ├── UnknownModel (unknown_model)
     │   ├── ModelMismatch (model_mismatch)
     │   ├── EngineUnavailable (engine_unavailable)
+    │   │   ├── EngineMissing (engine_missing)
+    │   │   ├── EngineVersion (engine_version)
+    │   │   ├── AttentionUnsupported (attention_unsupported)
+    │   │   ├── ModelNotTraceable (model_not_traceable)
+    │   │   └── EngineOutOfMemory (out_of_memory)
     │   └── NonFiniteLogits (non_finite_logits)
     ├── EvidenceError (bad_evidence)     carries the Reason of the verdict that it leads to
     ├── DrawExhausted (draw_exhausted)
@@ -205,6 +210,47 @@ class EngineUnavailable(ModelError):
 
     code = "engine_unavailable"
     remedy = "Install the extra `verillm[engine]`."
+
+
+class EngineMissing(EngineUnavailable):
+    """The packages of an engine are not installed in this environment."""
+
+    code = "engine_missing"
+    remedy = "Install the engine's extra here: for vLLM `make vllm`, or `pip install verillm[vllm]`."
+
+
+class EngineVersion(EngineUnavailable):
+    """The engine's version is outside the range that its captures were tested with."""
+
+    code = "engine_version"
+    remedy = "Install a version of the named range."
+
+    def __init__(self, package: str, found: str, tested: str) -> None:
+        super().__init__(f"{package} {found} is not in the tested range {tested}", found=found)
+        self.package = package
+        self.found = found
+        self.tested = tested
+
+
+class AttentionUnsupported(EngineUnavailable):
+    """The attention backend is not one that honest workers were calibrated with."""
+
+    code = "attention_unsupported"
+    remedy = "Leave engine.attention empty, or name a supported backend."
+
+
+class ModelNotTraceable(EngineUnavailable):
+    """The engine can load the model, but not show what a trace commits to."""
+
+    code = "model_not_traceable"
+    remedy = 'Serve this model with engine.kind = "torch".'
+
+
+class EngineOutOfMemory(EngineUnavailable):
+    """Weights, key-value cache or captured states do not fit."""
+
+    code = "out_of_memory"
+    remedy = "Lower engine.max_tokens or engine.max_batch, or free memory on this machine."
 
 
 class NonFiniteLogits(ModelError):

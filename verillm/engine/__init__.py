@@ -1,8 +1,9 @@
 """Running a model: a task goes in, a trace comes out.
 
 `Engine` is the seam. Behind it stand `torch_engine.TorchEngine` (any causal language model that
-transformers can load) and `tiny.TinyEngine` (numpy only, for tests). Nothing here knows whether a
-task infers or verifies, and importing this package imports no torch.
+transformers can load), `vllm.engine.VllmEngine` (serving on vLLM) and `tiny.TinyEngine` (numpy
+only, for tests). Nothing here knows whether a task infers or verifies, and importing this package
+imports no torch.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ WeightTransform: TypeAlias = Callable[[str, NDArray[np.float32]], NDArray[np.flo
 """Changes one named weight while a model loads; float32, same shape out as in."""
 
 Dtype: TypeAlias = Literal["bfloat16", "float32"]
-Kind: TypeAlias = Literal["torch", "tiny"]
+Kind: TypeAlias = Literal["torch", "vllm", "tiny"]
 
 
 class Engine(Protocol):
@@ -116,6 +117,10 @@ def open_engine(
             from verillm.engine.tiny import TinyEngine
 
             return TinyEngine(folder, dtype=dtype, weights=weights, **options)
+        if kind == "vllm":
+            from verillm.engine.vllm.engine import VllmEngine
+
+            return VllmEngine(folder, dtype=dtype, weights=weights, **options)
         from verillm.engine.torch_engine import TorchEngine
 
         return TorchEngine(folder, dtype=dtype, weights=weights, **options)

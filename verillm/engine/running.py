@@ -12,10 +12,10 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,14 @@ from verillm.types import TaskId
 log = logging.getLogger(__name__)
 
 Cache = TypeVar("Cache")
+
+Take: TypeAlias = Callable[[tuple[int, ...]], NDArray[np.uint16]]
+"""Makes an array of a shape, not initialised: where kept states go."""
+
+
+def in_memory(shape: tuple[int, ...]) -> NDArray[np.uint16]:
+    """Keep states in main memory."""
+    return np.empty(shape, np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,7 @@ class Generation:
         self.reserved = len(item.tokens) + item.max_new_tokens
         self.position = 0
 
-    def begin(self, shape: Shape) -> None:
+    def begin(self, shape: Shape, take: Take = in_memory) -> None:
         """Make room for its states; not before its turn, since a task may have 4096 items."""
         item, positions = self.item, self.reserved - 1
         self._dimensions = np.stack(
@@ -102,8 +110,8 @@ class Generation:
             ]
         ).astype(np.intp)
         self._ordinals = np.arange(shape.layers)[:, None]
-        self._slices = np.empty((positions, shape.layers, shape.slice_dims), np.uint16)
-        self._finals = np.empty((positions, shape.hidden), np.uint16)
+        self._slices = take((positions, shape.layers, shape.slice_dims))
+        self._finals = take((positions, shape.hidden))
 
     def record(self, layers: NDArray[np.uint16], finals: NDArray[np.uint16]) -> None:
         """Keep the states [rows, L, H] and [rows, H] of the next positions."""

@@ -1,0 +1,358 @@
+"""vLLM itself: loading a model, the hooks on its forward pass, one step.
+
+The model hands out its committed layers the way it does for an EAGLE-3 drafter: named layers'
+residual streams beside the final norm's output, a part of the model's own code, hence also there
+when it is compiled. The hooks sit around it. Around the model runner's forward pass: which rows are
+whose, as the runner's own tables say. Around `compute_logits`: logits of the *rounded* final state,
+which is the committed one. In the sampler's place: our tokens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from verillm.engine import Dtype, WeightTransform
+from verillm.engine.bits import to_bits
+from verillm.engine.config import ModelConfig, read_config
+from verillm.engine.vllm.choosing import HeadRows, check_slack
+from verillm.engine.vllm.driver import Listener, Span
+from verillm.engine.vllm.requirements import check_attention, check_installed
+from verillm.engine.weights import tensors
+from verillm.errors import (
+    AttentionUnsupported,
+    EngineMissing,
+    EngineOutOfMemory,
+    EngineUnavailable,
+    ModelNotTraceable,
+    VeriLLMError,
+)
+from verillm.model import committed_layers
+from verillm.types import Bits
+
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the hooks are in this process, so vLLM is too
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_CONFIGURE_LOGGING": "0",  # its lines go where the daemon's go
+    "HF_HUB_OFFLINE": "1",
+}
+PROBE_TOKENS = 16
+HEAD_NAMES = ("lm_head.weight", "model.embed_tokens.weight")
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to load: `compiled` runs torch.compile and, on GPUs, CUDA graphs."""
+
+    dtype: Dtype
+    rows: int
+    tokens: int
+    chunk: int
+    attention: str | None = None
+    compiled: bool = False
+    weights: WeightTransform | None = None
+
+
+def load(folder: Path, options: Options, listener: Listener) -> VllmServing:
+    """Load a folder into vLLM; raises `EngineUnavailable`, or what below it says more."""
+    check_installed()
+    check_attention(options.attention)
+    config = read_config(folder)
+    if not config.has_plain_head:
+        raise ModelNotTraceable(f"{folder.name}: logits are more than final state times head rows")
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        import vllm  # noqa: F401 - fails here if the installation is incomplete
+    except ImportError as error:
+        raise EngineMissing(f"vLLM does not import: {error}") from error
+    with _explained(folder):
+        engine = _start(folder, config, options)
+    runner = engine.model_executor.driver_worker.worker.model_runner
+    head = _head(folder, options.weights, runner.device)
+    serving = VllmServing(engine, runner, head, listener)
+    serving.check(options.attention)
+    return serving
+
+
+@contextlib.contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Raise what vLLM says at start as one of ours."""
+    try:
+        yield
+    except VeriLLMError:
+        raise
+    except MemoryError as error:
+        raise EngineOutOfMemory(f"{folder.name} does not fit: {error}") from error
+    except Exception as error:
+        text = str(error)
+        if "memory" in text.lower() or "KV cache" in text:
+            raise EngineOutOfMemory(f"{folder.name} does not fit: {text}") from error
+        if "attention" in text.lower() and "backend" in text.lower():
+            raise AttentionUnsupported(text) from error
+        raise EngineUnavailable(f"vLLM cannot serve {folder.name}: {text}") from error
+
+
+def _start(folder: Path, config: ModelConfig, options: Options) -> Any:
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    arguments: dict[str, Any] = {
+        "model": str(folder),
+        "dtype": options.dtype,
+        "max_model_len": min(config.context, options.tokens),
+        "max_num_seqs": options.rows,
+        "max_num_batched_tokens": max(options.chunk, options.rows),
+        "kv_cache_memory_bytes": _cache_bytes(folder, options),
+        "enable_prefix_caching": False,
+        "async_scheduling": False,
+        "enforce_eager": not options.compiled,
+        "distributed_executor_backend": "uni",
+        "skip_tokenizer_init": True,
+        "disable_log_stats": True,
+        "load_format": _register_loader(config, options.weights),
+    }
+    if options.attention is not None:
+        arguments["attention_backend"] = options.attention
+    if options.compiled:  # a full graph replays without the model's Python, and so without hooks
+        arguments["compilation_config"] = {"cudagraph_mode": "PIECEWISE"}
+    return LLMEngine.from_engine_args(EngineArgs(**arguments))
+
+
+def _cache_bytes(folder: Path, options: Options) -> int:
+    """Return the size of a key-value cache of so many tokens, in whole blocks for every row."""
+    import json
+
+    whole = json.loads((folder / "config.json").read_text("utf-8"))
+    text = whole.get("text_config", whole)
+    heads = text.get("num_key_value_heads", text["num_attention_heads"])
+    size = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
+    width = 2 if options.dtype == "bfloat16" else 4
+    block = 128
+    tokens = -(-options.tokens // block) * block + block * (options.rows + 1)
+    return int(2 * text["num_hidden_layers"] * heads * size * width * tokens)
+
+
+def _register_loader(config: ModelConfig, weights: WeightTransform | None) -> str:
+    """Register a loader that passes weights through a transform and opens the model's layers."""
+    from vllm.model_executor.model_loader import register_model_loader
+    from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+
+    name = f"verillm-{next(_numbers)}"
+
+    class Loader(DefaultModelLoader):  # type: ignore[misc]  # vLLM is untyped here
+        def __init__(self, load_config: Any) -> None:
+            super().__init__(replace(load_config, load_format="safetensors"))
+
+        def get_all_weights(self, *arguments: Any, **more: Any) -> Iterator[tuple[str, Any]]:
+            for key, value in super().get_all_weights(*arguments, **more):
+                yield key, _transformed(key, value, weights)
+
+        def load_model(self, *arguments: Any, **more: Any) -> Any:
+            model = super().load_model(*arguments, **more)
+            _show_layers(model, committed_layers(config.depth))
+            return model
+
+    register_model_loader(name)(Loader)
+    return name
+
+
+def _transformed(name: str, value: Any, weights: WeightTransform | None) -> Any:
+    import torch
+
+    if weights is None:
+        return value
+    return torch.from_numpy(weights(name, value.float().numpy())).to(value.dtype)
+
+
+def _show_layers(model: Any, layers: tuple[int, ...]) -> None:
+    """Have the model keep its committed layers' outputs of each pass in `model.verillm_layers`."""
+    from vllm.model_executor.models.interfaces import supports_eagle3
+
+    name = type(model).__name__
+    if not supports_eagle3(model):
+        raise ModelNotTraceable(f"vLLM's {name} does not hand out its layers' outputs")
+    model.set_aux_hidden_state_layers(layers)
+    forward = model.forward
+
+    def shown(*arguments: Any, **more: Any) -> Any:
+        output = forward(*arguments, **more)
+        if not isinstance(output, tuple) or len(output[1]) != len(layers):
+            raise ModelNotTraceable(f"vLLM's {name} showed other layers than {layers}")
+        final, model.verillm_layers = output
+        return final
+
+    model.forward = shown
+
+
+def _head(folder: Path, weights: WeightTransform | None, device: Any) -> HeadRows:
+    """Return the head's rows from the folder: the auditor's rows, unless a cheat changes them."""
+    import torch
+
+    found = {tensor.name: tensor for tensor in tensors(folder)}
+    tensor = next((found[name] for name in HEAD_NAMES if name in found), None)
+    if tensor is None:
+        raise ModelNotTraceable(f"{folder.name} has none of {', '.join(HEAD_NAMES)}")
+    if weights is None and tensor.dtype == "BF16":
+        rows = np.array(tensor.memory().view(np.uint16).reshape(tensor.shape))
+    else:
+        floats = tensor.floats()
+        rows = to_bits(weights(tensor.name, floats) if weights else floats)
+    return HeadRows(torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16).to(device))
+
+
+class VllmServing:
+    """`Serving` over vLLM's engine, in this process and on one device."""
+
+    def __init__(self, engine: Any, runner: Any, head: HeadRows, listener: Listener) -> None:
+        self._engine = engine
+        self._runner = runner
+        self.head = head
+        self._hooks = Hooks(runner, listener)
+
+    def add(self, tokens: Sequence[int], most: int, ends: Sequence[int]) -> str:
+        """Queue a request."""
+        from vllm import SamplingParams
+        from vllm.inputs.engine import tokens_input
+
+        parameters = SamplingParams(
+            temperature=0.0,  # vLLM's sampler never runs
+            max_tokens=most,
+            ignore_eos=True,
+            stop_token_ids=list(ends),
+            detokenize=False,
+        )
+        name = f"r{next(_numbers)}"
+        return str(self._engine.add_request(name, tokens_input(list(tokens)), parameters))
+
+    def abort(self, requests: Sequence[str]) -> None:
+        """Forget requests, and a pass that broke off between its forward and its sampling."""
+        self._runner.execute_model_state = None
+        self._engine.abort_request(list(requests), internal=True)
+
+    def step(self) -> list[str]:
+        """Run one forward pass over whatever vLLM schedules."""
+        self._hooks.last = []
+        self._engine.step()
+        known = self._engine.output_processor.request_states
+        return [name for name in self._hooks.last if name not in known]
+
+    def check(self, attention: str | None) -> None:
+        """Raise unless what vLLM set up is what was asked for, and its logits are the model's."""
+        config = self._engine.vllm_config
+        if config.cache_config.enable_prefix_caching:
+            raise EngineUnavailable("prefix caching is on: cached positions have no states")
+        used = {group.backend.get_name() for groups in self._runner.attn_groups for group in groups}
+        for name in used:
+            check_attention(name)
+        if attention is not None and used != {attention}:
+            raise AttentionUnsupported(f"vLLM uses {', '.join(sorted(used))}, not {attention}")
+        self._probe()
+
+    def _probe(self) -> None:
+        """Hold the model's logits of random states against the head's rows."""
+        random = np.random.default_rng(1)
+        hidden = self._engine.model_config.get_hidden_size()
+        finals = to_bits(random.standard_normal((PROBE_TOKENS, hidden)).astype(np.float32))
+        check_slack(self.head, finals, self._hooks.logits_of(finals))
+
+    def close(self) -> None:
+        """Free the model."""
+        self._engine.engine_core.shutdown()
+
+
+class Hooks:
+    """What stands around one model runner's forward pass, head and sampler."""
+
+    def __init__(self, runner: Any, listener: Listener) -> None:
+        self._runner = runner
+        self._listener = listener
+        self._model = runner.get_model()
+        self._finals: Any = None
+        self._forward: Callable[..., Any] = runner._model_forward
+        self._compute_logits: Callable[..., Any] = self._model.compute_logits
+        self.last: list[str] = []
+        runner._model_forward = self._pass
+        self._model.compute_logits = self._logits
+        runner.sampler = _sampler(self._sample)
+
+    def logits_of(self, finals: Bits) -> Any:
+        """Return the engine's own logits of committed final states, as float32 in numpy."""
+        import torch
+
+        states = torch.from_numpy(finals.view(np.int16)).view(torch.bfloat16)
+        return self._logits(states.to(self._runner.device)).float().cpu().numpy()
+
+    def _pass(self, *arguments: Any, **more: Any) -> Any:
+        final = self._forward(*arguments, **more)
+        spans = list(self._spans())
+        self.last = [span.request for span in spans]
+        rows = sum(len(span.tokens) for span in spans)
+        self._listener.forward(spans, _leaving([*self._model.verillm_layers, final], rows))
+        return final
+
+    def _spans(self) -> Iterator[Span]:
+        """Read from the runner's tables, in main memory, whose rows the pass had."""
+        batch = self._runner.input_batch
+        bounds = self._runner.query_start_loc.np
+        for index, name in enumerate(batch.req_ids[: batch.num_reqs]):
+            position = int(batch.num_computed_tokens_cpu[index])
+            count = int(bounds[index + 1] - bounds[index])
+            tokens = batch.token_ids_cpu[index, position : position + count].copy()
+            yield Span(name, position, tokens)
+
+    def _logits(self, hidden: Any) -> Any:
+        """Compute logits of the final states as they are committed: rounded to bfloat16."""
+        import torch
+
+        self._finals = hidden.to(torch.bfloat16)
+        return self._compute_logits(self._finals.to(hidden.dtype))
+
+    def _sample(self, logits: Any) -> Any:
+        import torch
+
+        finals = self._finals.contiguous().view(torch.int16).cpu().numpy().view(np.uint16)
+        tokens = self._listener.choose(finals, logits.float().cpu().numpy())
+        return torch.tensor(tokens, dtype=torch.int32, device=logits.device)[:, None]
+
+
+def _leaving(states: list[Any], rows: int) -> Callable[[], Bits]:
+    """Start a pass's states on their way to main memory; return what waits for them."""
+    import torch
+
+    stacked = torch.stack([state[:rows].to(torch.bfloat16) for state in states]).view(torch.int16)
+    event: Any = None
+    if stacked.is_cuda:
+        there = torch.empty(stacked.shape, dtype=stacked.dtype, pin_memory=True)
+        there.copy_(stacked, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        stacked = there
+
+    def arrived() -> Bits:
+        if event is not None:
+            event.synchronize()
+        found: Bits = stacked.numpy().view(np.uint16)
+        return found
+
+    return arrived
+
+
+def _sampler(sample: Callable[[Any], Any]) -> Any:
+    """Return a module in the place of vLLM's sampler."""
+    import torch
+    from vllm.v1.outputs import SamplerOutput
+
+    class Sampler(torch.nn.Module):
+        def forward(self, logits: Any, sampling_metadata: Any, **_: Any) -> Any:
+            return SamplerOutput(sampled_token_ids=sample(logits), logprobs_tensors=None)
+
+    return Sampler()
