@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     _daemon(commands.add_parser("worker", help="serve a model"), _worker)
     _daemon(commands.add_parser("scheduler", help="sell tokens and settle jobs"), _scheduler)
     _devnet(commands.add_parser("devnet", help="a whole network on this machine"))
+    _traffic(commands.add_parser("traffic", help="a devnet under load; what its workers saw"))
     _keys(commands.add_parser("keys", help="make keystores, or show their addresses"))
     doctor = commands.add_parser("doctor", help="say what is missing on this machine")
     doctor.add_argument("--config", type=Path, help="also check the daemon of this file")
@@ -119,6 +120,31 @@ def _run_devnet(options: argparse.Namespace) -> int:
         rpc_port=options.rpc_port,
     )
     return run_devnet(plan)
+
+
+def _traffic(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--jobs", type=int, default=600)
+    command.add_argument("--rate", type=float, default=1.0, help="jobs a second")
+    command.add_argument("--kind", choices=("conversations", "questions"), default="conversations")
+    command.add_argument("--shuffle-seconds", type=float, default=60.0)
+    command.add_argument("--fair-turns", action="store_true", help="jobs go round in turn")
+    command.add_argument("--dir", type=Path, default=cache_home() / "traffic", help="run folder")
+    command.add_argument("--out", type=Path, default=Path("traffic.json"))
+    command.set_defaults(run=_run_traffic)
+
+
+def _run_traffic(options: argparse.Namespace) -> None:
+    from verillm_node.display import Display
+    from verillm_node.traffic import Load, record
+
+    load = Load(
+        kind=options.kind,
+        jobs=options.jobs,
+        rate=options.rate,
+        shuffle_seconds=options.shuffle_seconds,
+        fair_turns=options.fair_turns,
+    )
+    record(load, options.dir.resolve(), options.out, Display())
 
 
 def _keys(command: argparse.ArgumentParser) -> None:

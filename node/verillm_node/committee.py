@@ -1,8 +1,8 @@
 """The committee of a posted job: who is drawn, what each is asked, and what each committed to.
 
 A verifier's task looks like any other: it comes through the same call, with the same fields, and
-ends in the same commitment. Everything in it is a function of the job's secret and the draw, so a
-scheduler that crashed sends the very same task again.
+ends in the same commitment (`disguise` chooses the fields). It is in the store before it is sent,
+so a scheduler that crashed sends the very same task again.
 """
 
 import asyncio
@@ -16,8 +16,9 @@ from verillm.chain.contract import Drawn
 from verillm.errors import VeriLLMError, WorkerFailed
 from verillm.task import Task, verification_task
 from verillm_node.context import Context
+from verillm_node.disguise import Asked, asked, on_grid
 from verillm_node.flow import Flow
-from verillm_node.inference import signed
+from verillm_node.inference import posted_slack, signed
 from verillm_node.jobs import Party
 from verillm_node.link import check_commitment
 from verillm_node.threads import blocking, until
@@ -25,7 +26,6 @@ from verillm_node.view import View
 
 log = logging.getLogger(__name__)
 
-MOST_DUMMY_TOKENS = 8
 FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0
 
 
@@ -64,10 +64,13 @@ async def _drawn_parties(context: Context, flow: Flow, view: View) -> list[Party
     drawn = await blocking(context.chain.draw_of, view.posting, flow.secret, beacon)
     extra = {"job": flow.job_id, "seats": drawn.seats, "checked": drawn.checked}
     log.info("committee_drawn", extra=extra)
-    parties = [
-        Party(k, seat, owner, signed(context, _task(context, flow, view, drawn, k)), None)
-        for k, (seat, owner) in enumerate(zip(drawn.seats, drawn.owners, strict=True), 1)
-    ]
+    fields = _fields(context, flow, view, drawn)
+    slack = posted_slack(context, flow)
+    parties = []
+    for k, (seat, owner) in enumerate(zip(drawn.seats, drawn.owners, strict=True), 1):
+        deadline = on_grid(int(time.time() + _delay(context, flow, k, view) + slack))
+        task = _task(flow, view, drawn, k, fields, deadline)
+        parties.append(Party(k, seat, owner, signed(context, task), None))
     with book.transaction():
         book.set_fact(flow.job_id, "draw", _mark(view))
         book.set_fact(flow.job_id, "checked", b"".join(n.to_bytes(2, "big") for n in drawn.checked))
@@ -76,8 +79,21 @@ async def _drawn_parties(context: Context, flow: Flow, view: View) -> list[Party
     return parties
 
 
-def _task(context: Context, flow: Flow, view: View, drawn: Drawn, k: int) -> Task:
-    posting, requests = view.posting, flow.submission.requests
+def _fields(context: Context, flow: Flow, view: View, drawn: Drawn) -> Asked:
+    posting = view.posting
+    return asked(
+        posting.job,
+        flow.submission.requests,
+        {number: flow.outputs[number] for number in drawn.checked},
+        context.offer(posting.quote.model_id).spec,
+        posting.quote.unit_price,
+        context.terms.kappa_bps,
+        context.settings.dummy_tokens,
+    )
+
+
+def _task(flow: Flow, view: View, drawn: Drawn, k: int, fields: Asked, deadline: int) -> Task:
+    requests = flow.submission.requests
     return verification_task(
         flow.secret,
         flow.job_id,
@@ -85,29 +101,17 @@ def _task(context: Context, flow: Flow, view: View, drawn: Drawn, k: int) -> Tas
         [(number, requests[number]) for number in drawn.checked],
         [flow.outputs[number] for number in drawn.checked],
         drawn.owners[k - 1],
-        posting.quote.model_id,
-        posting.job.deadline + context.terms.seal_window,
-        posting.lock,
-        posting.job.max_fee,
-        [_dummy_tokens(context, flow, k, number) for number in drawn.checked],
+        view.posting.quote.model_id,
+        deadline,
+        fields.lock,
+        fields.fee,
+        fields.new_tokens,
     )
-
-
-def _dummy_tokens(context: Context, flow: Flow, k: int, number: int) -> int:
-    """A short answer to ask for beside the prefill, different from task to task.
-
-    It hides the role from who does not look closely, and costs a few decode steps.
-    """
-    request = flow.submission.requests[number]
-    spec = context.offer(flow.submission.quote.quote.model_id).spec
-    room = spec.context - len(request.tokens) - len(flow.outputs[number]) + 1
-    mark = sha256(b"dummy" + flow.secret + bytes([k]) + number.to_bytes(2, "big")).digest()
-    return max(1, min(1 + mark[0] % MOST_DUMMY_TOKENS, room))
 
 
 async def _persist(context: Context, flow: Flow, party: Party, view: View) -> None:
     """Asks one worker again and again: it may be restarting."""
-    await asyncio.sleep(_delay(context, party))
+    await asyncio.sleep(_delay(context, flow, party.k, view))
     wait = FIRST_WAIT
     while time.time() < view.state.deadline:
         try:
@@ -124,10 +128,15 @@ async def _persist(context: Context, flow: Flow, party: Party, view: View) -> No
     log.error("verifier_silent", extra={"job": flow.job_id, "worker": party.owner, "k": party.k})
 
 
-def _delay(context: Context, party: Party) -> float:
-    """A wait, drawn per task, so that a burst of tasks does not tell its kind."""
-    mark = int.from_bytes(party.submission.task.task_id[:4], "big") / 2**32
-    return mark * context.settings.shuffle_seconds
+def _delay(context: Context, flow: Flow, k: int, view: View) -> float:
+    """A wait of each task's own, so that tasks do not come in bursts behind a post.
+
+    From the job's secret: from the task's id its worker could recompute it, and know its role.
+    """
+    left = max(0.0, view.state.deadline - time.time())
+    mark = sha256(b"delay" + flow.secret + bytes([k])).digest()
+    share = int.from_bytes(mark[:4], "big") / 2**32
+    return share * min(context.settings.shuffle_seconds, left / 2)
 
 
 async def _ask(context: Context, party: Party, view: View) -> CommitmentEvent:
@@ -135,7 +144,8 @@ async def _ask(context: Context, party: Party, view: View) -> CommitmentEvent:
     member = await blocking(context.registry.member, model_id, party.owner, party.seat)
     if member is None:
         raise WorkerFailed("this worker has no endpoint on the chain")
-    commitment = await commitment_from(context, member.endpoint, party.submission)
+    async with until(view.state.deadline, "the seal"):
+        commitment = await commitment_from(context, member.endpoint, party.submission)
     check_commitment(context.identity.domain, party.submission.task, member.keys, commitment)
     return commitment
 

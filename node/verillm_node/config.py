@@ -114,8 +114,13 @@ class SchedulerSettings:
     max_jobs: int = 64
     patience_seconds: float = 60.0
     """How long a party may fail to open before the bundle goes out without it."""
-    shuffle_seconds: float = 0.0
+    shuffle_seconds: float = 60.0
     """Verification tasks leave after a random wait of at most this, like requests of their own."""
+    dummy_tokens: int = 8
+    """Tokens at most that a verifier decodes beside its prefill where an answer was cut short; one
+    that ended by itself ends at once again, and costs none. More hides the role better."""
+    fair_turns: bool = False
+    """Jobs go round in turn, and not by lot among those with few running; tells roles."""
     contract_wallets: bool = False
     """Serve clients whose account has code, at the risk that their signature no longer holds when
     the tokens are out and the job is to be posted: nobody pays for it then."""

@@ -71,6 +71,13 @@ class Plan:
     terms: Config | None = None
     patience_seconds: float = 60.0
     stall_seconds: float = 30.0
+    shuffle_seconds: float = 0.0
+    fair_turns: bool = True
+    """A demonstration wants everybody's turn to come; a network does not, see `disguise`."""
+    unit_price: int = UNIT_PRICE
+    poll_seconds: float | None = None
+    max_jobs: int = 64
+    watch: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +212,7 @@ def _start(plan: Plan, anvil: Anvil, supervisor: Supervisor, display: Display) -
 
 def _model(plan: Plan) -> Path:
     if plan.engine == "tiny":
-        return write_folder(plan.folder / "model")
+        return plan.model or write_folder(plan.folder / "model")
     folder = plan.model or default_folder()
     if plan.model is None and not is_prepared(folder, full=False):
         raise ConfigError(f"{folder} is not prepared; run: make model")
@@ -287,7 +294,7 @@ def _write_configs(
             "chain": {
                 "rpc": anvil.url,
                 "deployment": "deployment.json",
-                "poll_seconds": 0.5 if plan.engine == "torch" else 0.2,
+                "poll_seconds": plan.poll_seconds or (0.5 if plan.engine == "torch" else 0.2),
                 "gas_reserve_wei": GAS_RESERVE,
             },
             "keys": {
@@ -306,7 +313,10 @@ def _scheduler(plan: Plan, model: Path) -> dict[str, object]:
         "stake": 2 * SEAT_STAKE,
         "stall_seconds": plan.stall_seconds,
         "patience_seconds": plan.patience_seconds,
-        "models": [{"spec": "spec.json", "folder": str(model), "unit_price": UNIT_PRICE}],
+        "shuffle_seconds": plan.shuffle_seconds,
+        "fair_turns": plan.fair_turns,
+        "max_jobs": plan.max_jobs,
+        "models": [{"spec": "spec.json", "folder": str(model), "unit_price": plan.unit_price}],
     }
 
 
@@ -318,7 +328,13 @@ def _worker(plan: Plan, model: Path, worker: Worker) -> dict[str, object]:
     }
     if worker.cheats:
         engine["transform"] = CHEAT
-    return {"spec": "spec.json", "price": UNIT_PRICE, "devnet": True, "engine": engine}
+    return {
+        "spec": "spec.json",
+        "price": plan.unit_price,
+        "devnet": True,
+        "watch": plan.watch,
+        "engine": engine,
+    }
 
 
 def to_toml(table: dict[str, object], prefix: str = "") -> str:

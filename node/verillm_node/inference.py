@@ -9,6 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from random import SystemRandom
 
 from eth_typing import ChecksumAddress
 
@@ -33,6 +34,7 @@ from verillm.task import Commitment, Task, inference_task, inner_hash, output_ha
 from verillm.trace import commitment_hash
 from verillm.types import Hash32, ModelId
 from verillm_node.context import Context
+from verillm_node.disguise import on_grid
 from verillm_node.errors import ContractWallet
 from verillm_node.flow import Attempt, Flow
 from verillm_node.jobs import Party
@@ -46,6 +48,9 @@ SHUNNED_SECONDS = 30.0
 """How long a worker that failed is asked last."""
 
 
+SPREAD = 4
+"""A worker with so many jobs more than another is never preferred to it by lot."""
+_LOTS = SystemRandom()
 _CLIENTS_FAULT = (DepositTooSmall, ReplayError, QuoteExpiredError, DeadlinePassedError)
 
 
@@ -58,9 +63,14 @@ class Hopeless(NodeError):
 
 
 class Rota:
-    """Who gets the next job: whoever has the fewest running here, then whoever waited longest."""
+    """Who gets the next job: `fair`, whoever has the fewest running here, then waited longest.
 
-    def __init__(self) -> None:
+    Else by lot among those with few running: in a fair order a worker that sees on the chain whom
+    the last jobs went to knows when its own turn cannot have come, so that it must be verifying.
+    """
+
+    def __init__(self, fair: bool = False) -> None:
+        self._fair = fair
         self._running: Counter[ChecksumAddress] = Counter()
         self._turn: dict[ChecksumAddress, int] = {}
         self._failed: dict[ChecksumAddress, float] = {}
@@ -70,10 +80,12 @@ class Rota:
         """The members that can lock enough, best first."""
         now = time.monotonic()
 
-        def rank(member: Member) -> tuple[bool, int, int, int]:
+        def rank(member: Member) -> tuple[bool, float, float]:
             owner = member.owner
             failed = now - self._failed.get(owner, -SHUNNED_SECONDS) < SHUNNED_SECONDS
-            return failed, self._running[owner], self._turn.get(owner, 0), member.seat
+            if self._fair:
+                return failed, self._running[owner], self._turn.get(owner, 0)
+            return failed, self._running[owner] + SPREAD * _LOTS.random(), 0
 
         return sorted((member for member in members if member.free >= lock), key=rank)
 
@@ -121,7 +133,7 @@ async def able(context: Context, model_id: ModelId, unit_price: int) -> list[Mem
 
 async def _ask(context: Context, flow: Flow, member: Member, lock: int) -> None:
     party = _party(context, flow, member, lock)
-    await blocking(context.book.set_party, flow.job_id, party)
+    await blocking(_note, context, flow, party)
     log.info("task_sent", extra={"job": flow.job_id, "worker": member.owner, "k": 0})
     commitment = await _stream(context, flow, member, party.submission)
     task = party.submission.task
@@ -130,6 +142,20 @@ async def _ask(context: Context, flow: Flow, member: Member, lock: int) -> None:
     call = post_call(context, flow, party, commitment)
     await _rehearse(context, flow, call)
     await blocking(context.book.set_commitment, flow.job_id, 0, commitment)
+
+
+def _note(context: Context, flow: Flow, party: Party) -> None:
+    """Writes who is asked, and when: how long a task has left is to tell no role."""
+    with context.book.transaction():
+        context.book.set_party(flow.job_id, party)
+        context.book.set_fact(flow.job_id, "asked", int(time.time()).to_bytes(8, "big"))
+
+
+def posted_slack(context: Context, flow: Flow) -> int:
+    """Seconds that the inferencer of a job had from its task's arrival to the last deadline."""
+    at = context.book.fact(flow.job_id, "asked")
+    latest = flow.submission.job.deadline + context.terms.seal_window
+    return latest - (int(time.time()) if at is None else int.from_bytes(at, "big"))
 
 
 async def _rehearse(context: Context, flow: Flow, call: Call) -> None:
@@ -155,7 +181,7 @@ def _party(context: Context, flow: Flow, member: Member, lock: int) -> Party:
         flow.submission.requests,
         member.owner,
         quote.model_id,
-        job.deadline + context.terms.seal_window,
+        on_grid(job.deadline + context.terms.seal_window),
         lock,
         job.max_fee,
     )

@@ -35,6 +35,7 @@ from verillm.task import derive_secret, draw_commit
 from verillm.types import JobId, ModelId
 from verillm_node import committee, inference, settlement
 from verillm_node.context import Context
+from verillm_node.disguise import FEE_FACTOR
 from verillm_node.errors import ContractWallet, Overloaded, Stopped
 from verillm_node.feed import Feed
 from verillm_node.flow import Flow
@@ -45,7 +46,7 @@ from verillm_node.intake import (
     check_times,
 )
 from verillm_node.jobs import CLOSED, FAILED
-from verillm_node.registry import free_stake
+from verillm_node.registry import free_stake, staying_stake
 from verillm_node.settle import Known, Seen, Step, next_step
 from verillm_node.threads import blocking
 from verillm_node.view import View, beacon_blocks, look
@@ -62,7 +63,7 @@ class Scheduler:
     def __init__(self, context: Context, master: bytes, group: asyncio.TaskGroup) -> None:
         self.context = context
         self._master, self._group = master, group
-        self._rota = inference.Rota()
+        self._rota = inference.Rota(context.settings.fair_turns)
         self._flows: dict[JobId, Flow] = {}
         self._taking = asyncio.Lock()
 
@@ -109,6 +110,8 @@ class Scheduler:
         await context.check_client(submission)
         # One at a time, so that two jobs cannot count on the same deposit.
         async with self._taking:
+            if context.book.state(job_id) is not None:  # a copy of it came in meanwhile
+                return
             await self._check_funds(submission)
             context.book.open(job_id, submission)
         flow = self._flow(job_id, submission)
@@ -148,14 +151,23 @@ class Scheduler:
         )
 
     def _own_free(self) -> int:
-        context = self.context
-        promised = sum(
-            bond_of(least_lock(each.submission.job.max_fee, context.terms.kappa_bps),
-                    each.submission.job.max_fee)
-            for each in list(self._flows.values())
-            if "posted" not in each.stages
-        )  # fmt: skip
-        return free_stake(context.chain.account_of(context.identity.operator)) - promised
+        """Stake that can bond another job, also in the eyes of workers.
+
+        They hold each task that is not sealed against our stake, at the fee that it names.
+        """
+        account = self.context.chain.account_of(self.context.identity.operator)
+        can_post = free_stake(account) - self._bonds("posted")
+        return min(can_post, staying_stake(account) // FEE_FACTOR - self._bonds("sealed"))
+
+    def _bonds(self, stage: str) -> int:
+        """Bonds of the open jobs that have not come to a stage yet."""
+        kappa = self.context.terms.kappa_bps
+        fees = [
+            flow.submission.job.max_fee
+            for flow in list(self._flows.values())
+            if stage not in flow.stages
+        ]
+        return sum(bond_of(least_lock(fee, kappa), fee) for fee in fees)
 
     # ── Jobs out ─────────────────────────────────────────────────────────────────────────────────
     def feed(self, job_id: JobId) -> Feed[JobEvent]:

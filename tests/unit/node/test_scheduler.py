@@ -30,7 +30,7 @@ def _submission(nonce: int = 7, client: str = "alice") -> Any:
 
 
 def _scheduler(group: Any, **context: object) -> Any:
-    settings = SimpleNamespace(chain=SimpleNamespace(poll_seconds=0.001))
+    settings = SimpleNamespace(chain=SimpleNamespace(poll_seconds=0.001), fair_turns=False)
     return Scheduler(SimpleNamespace(settings=settings, **context), b"", group)  # type: ignore[arg-type]
 
 
@@ -95,6 +95,37 @@ async def test_a_job_whose_client_no_longer_signs_ends(monkeypatch: pytest.Monke
     assert await scheduler._post(SimpleNamespace(job_id=JOB, emit=emit))
     assert said[0].error.code == "contract_wallet"
     assert closed == [(JOB, FAILED)]
+
+
+async def test_two_copies_of_a_job_at_once_are_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verillm_node.scheduler.check_job", lambda *_: None)
+    opened: list[object] = []
+
+    async def check_client(_submission: object) -> None:
+        await asyncio.sleep(0)
+
+    async def check_funds(_submission: object) -> None:
+        assert not opened, "its own first copy holds the nonce"
+
+    async def emit(*_: object) -> None:
+        pass
+
+    hot = SimpleNamespace(address="hot")
+    scheduler = _scheduler(
+        None,
+        identity=SimpleNamespace(domain=None, operator="scheduler", hot=hot),
+        check_client=check_client,
+        offer=lambda _: SimpleNamespace(spec=None),
+        book=SimpleNamespace(
+            state=lambda _: "open" if opened else None, open=lambda *args: opened.append(args)
+        ),
+    )
+    scheduler.context.settings.max_jobs = 2
+    scheduler._check_funds = check_funds
+    scheduler._flow = lambda *_: SimpleNamespace(emit=emit)
+    scheduler._drive = lambda _: None
+    await asyncio.gather(*(scheduler._take(JOB, _submission()) for _ in range(2)))
+    assert len(opened) == 1
 
 
 # ── A job ────────────────────────────────────────────────────────────────────────────────────────
