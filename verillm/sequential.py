@@ -1,12 +1,12 @@
 """A test over all jobs of one worker, for cheats too small to show in any one of them.
 
-Each generated token gives one margin (`verillm.tokens`: what a majority of the clique reaches).
-Margins are binned; a bin has, per suspected cheat, the logarithm of how much likelier it is under
-the cheat than under honest work. Started at one job, the running product is a nonnegative
-martingale for an honest worker, so that it ever exceeds 1e5 with probability at most 1e-5 (Ville's
-inequality). A worker may turn bad late: the products are started anew at every job and averaged
-with weights that sum to one, 1/(j(j+1)) at job j, and so are the cheats. The average is one
-martingale still.
+Each generated token gives one margin, by the clique's averaged logits, which are less noisy than
+any one's (`verillm.tokens.averaged_margins`). Margins are binned; a bin has, per suspected cheat,
+the logarithm of how much likelier it is under the cheat than under honest work. Started at one job,
+the running product is a nonnegative martingale for an honest worker, so that it ever exceeds 1e5
+with probability at most 1e-5 (Ville's inequality). A worker may turn bad late: the products are
+started anew at every job and averaged with weights that sum to one, 1/(j(j+1)) at job j, and so are
+the cheats. The average is one martingale still.
 
 A verdict on one job never rests on it: it says whose jobs to challenge together.
 """
@@ -92,14 +92,20 @@ class Suspicion:
         return self.value >= ALARM
 
 
-def fit(honest: Sequence[int], cheats: Mapping[str, Sequence[int]], edges: Sequence[int]) -> Table:
-    """Return the table of likelihood ratios from margins of honest work and of cheats.
+def fit(
+    honest: Mapping[str, Sequence[int]],
+    cheats: Mapping[str, Sequence[int]],
+    edges: Sequence[int],
+) -> Table:
+    """Return the table of likelihood ratios from margins of honest work, by setup, and of cheats.
 
-    Honest shares are raised by three tokens per bin (the 95 % bound of what was never seen) and
-    cheats' shares mixed with a tenth of the honest ones, so that no bin says more than was seen.
+    A worker keeps its setup, so honest work must be suspected in none: tokens lose as often as in
+    the noisiest one, by as much as in all together. Honest shares are raised by three tokens per
+    bin (the 95 % bound of what was never seen) and cheats' shares mixed with a tenth of the honest
+    ones, so that no bin says more than was seen.
     """
     bounds = tuple(edges)
-    base = _shares(honest, bounds, UNSEEN)
+    base = _noisiest(honest, bounds)
     ratios = {}
     for name, margins in cheats.items():
         raw = _shares(margins, bounds, 0.0)
@@ -116,6 +122,16 @@ def load(path: Path) -> Table:
         return Table(tuple(map(int, raw["edges"])), ratios)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise MalformedError(str(path), repr(error)) from error
+
+
+def _noisiest(honest: Mapping[str, Sequence[int]], edges: tuple[int, ...]) -> list[float]:
+    """Shares of the bins; the lowest of them holds the tokens that do not lose."""
+    together = [margin for margins in honest.values() for margin in margins]
+    shares = _shares(together, edges, 0.0)
+    lost = [1 - _shares(margins, edges, 0.0)[0] for margins in honest.values() if margins]
+    worst = max(lost) / (1 - shares[0]) if shares[0] < 1 else 1.0
+    raised = [share * worst + UNSEEN / len(together) for share in shares[1:]]
+    return [1 - sum(raised), *raised]
 
 
 def _shares(margins: Sequence[int], edges: tuple[int, ...], extra: float) -> list[float]:

@@ -15,7 +15,7 @@ from verillm.statistics import States
 from verillm.types import Hash32, JobId, Outcome, Reason
 from verillm.verdict import judge
 from verillm_verifier.attacks import states
-from verillm_verifier.lab import pooled
+from verillm_verifier.lab import experiment, pooled
 from verillm_verifier.lab.cases import Case, View
 from verillm_verifier.lab.experiment import Lab, judge_trial, sequential
 from verillm_verifier.lab.figures import Share, interval
@@ -129,10 +129,13 @@ def test_the_sequentialTest_isFittedOnOtherJobsThanItJudges(
 ) -> None:
     monkeypatch.setattr(pooled, "RUNS", 10)
     monkeypatch.setattr(pooled, "MOST_TOKENS", 2_000)
+    monkeypatch.setattr(pooled, "QUIET_TOKENS", 24)
+    monkeypatch.setattr(experiment, "LEAST_QUIET", 2)
     table, alarms, quiet = sequential(lab)
     assert table is not None and set(table.ratios) == {"int8_row", "lukewarm"}
     judged = sum(case.new_tokens for case in lab.cases("int8_row")[1::2])
     assert {each.tokens for each in alarms if each.cheat == "int8_row"} == {judged}
+    assert {each.setup for each in quiet} == set(lab.honest)
     assert all(each.highest < 1e5 for each in quiet)
 
 

@@ -74,16 +74,30 @@ def test_a_job_countsTheSame_inAnyOrderOfItsTokens(margins: list[int]) -> None:
 def test_fitting_findsTheRatiosItWasDrawnFrom_andNeverSaysMoreThanWasSeen() -> None:
     honest = [m for job in jobs("honest", 2000, 5) for m in job]
     cheat = [m for job in jobs("cheat", 2000, 6) for m in job]
-    fitted = fit(honest, {"cheat": cheat}, EDGES)
+    fitted = fit({"setup": honest}, {"cheat": cheat}, EDGES)
     expected = [math.log(0.9 * math.exp(ratio) + 0.1) for ratio in TABLE.ratios["cheat"]]
     assert np.allclose(fitted.ratios["cheat"], expected, atol=0.2)
-    unseen = fit([0] * 1000, {"cheat": [500_000] * 10}, EDGES)
+    unseen = fit({"setup": [0] * 1000}, {"cheat": [500_000] * 10}, EDGES)
     assert max(unseen.ratios["cheat"]) <= math.log(1012 / 3)
+
+
+def test_no_setup_isSuspected_forTheNoiseOfItsOwn() -> None:
+    calm = [0] * 9_950 + [5_000] * 50
+    noisy = [0] * 1_960 + [5_000] * 40
+    cheat = [0] * 940 + [5_000] * 60
+    both = fit({"calm": calm, "noisy": noisy}, {"cheat": cheat}, EDGES)
+    pooled = fit({"all": calm + noisy}, {"cheat": cheat}, EDGES)
+    # The expectation of one token's factor, for a worker in the noisy setup.
+    assert expectation(both, noisy) <= 1 < expectation(pooled, noisy)
+
+
+def expectation(table: Table, margins: list[int]) -> float:
+    return float(np.mean([math.exp(table.scores([each])["cheat"]) for each in margins]))
 
 
 def test_no_margins_cannotBeFitted() -> None:
     with pytest.raises(MalformedError):
-        fit([0], {"cheat": []}, EDGES)
+        fit({"setup": [0]}, {"cheat": []}, EDGES)
 
 
 @pytest.mark.parametrize(

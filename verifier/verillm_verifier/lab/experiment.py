@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from verillm_verifier.lab import pooled
 from verillm_verifier.lab.cases import Case, View, Votes
 from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import HONEST, honest, inferencers, verifiers
+from verillm_verifier.lab.records import Record
 from verillm_verifier.lab.study import SUBTLE, Group
 from verillm_verifier.lab.trials import (
     SETTINGS,
@@ -38,6 +40,8 @@ DRAWS = 100
 SEED = 7
 NUDGED = ("int4", "swapped")
 MIXED = ("bf16", "chunked", "fp32")
+LEAST_QUIET = 16
+"""Honest jobs of a setup from which its workers are drawn."""
 ALL_KINDS = (Setting("16, mixed", 16), Setting("32, mixed", 32))
 
 
@@ -145,7 +149,12 @@ def _recall(memory: Path | None) -> dict[str, Votes]:
     }
 
 
-def experiment(lab: Lab, report: Callable[[str], None], draws: int = DRAWS) -> Findings:
+def experiment(
+    lab: Lab,
+    report: Callable[[str], None],
+    draws: int = DRAWS,
+    kept: Sequence[Record] = (),
+) -> Findings:
     """Judge every trial, and pool what hides in one job."""
     quantised = [name for name in lab.groups[HONEST].checks if name.startswith("quantised ")]
     trials = [*honest(lab.honest), *inferencers(lab.cheats), *verifiers(quantised)]
@@ -157,7 +166,7 @@ def experiment(lab: Lab, report: Callable[[str], None], draws: int = DRAWS) -> F
     report("how much freedom the tolerance leaves")
     freedom = pooled.freedom(lab.cases(HONEST)[::2], "bf16", lab.head)
     report("the test over a worker's jobs")
-    table, alarms, quiet = sequential(lab)
+    table, alarms, quiet = sequential(lab, kept)
     return Findings(tuple(rows), freedom, table, alarms, quiet)
 
 
@@ -177,22 +186,52 @@ def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
 
 
 def sequential(
-    lab: Lab,
+    lab: Lab, kept: Sequence[Record] = ()
 ) -> tuple[Table | None, tuple[pooled.Alarm, ...], tuple[pooled.Quiet, ...]]:
-    """Fit the test on half of the jobs and try it on the other half."""
+    """Fit the test on half of the jobs and try it on the other half.
+
+    Honest work are the lab's jobs and those that were kept of a certificate's.
+    """
     subtle = sorted(SUBTLE & set(lab.cheats))
     if not subtle:
         return None, (), ()
-    fitted, judged = pooled.halves([case for name in lab.honest for case in lab.cases(name)])
-    cheats = {name: pooled.halves(lab.cases(name)) for name in subtle}
-    table = pooled.fit_table(fitted, {name: half[0] for name, half in cheats.items()})
-    alarms = tuple(
-        pooled.alarm(name, half[1], clique, table, SEED)
-        for name, half in cheats.items()
+    fitted, judged = _honest_margins(lab, kept)
+    cheats = {
+        (name, clique): pooled.margins_of(lab.cases(name), clique)
+        for name in subtle
         for clique in pooled.CLIQUES
+    }
+    table = pooled.fit_table(
+        fitted,
+        {
+            name: [job for clique in pooled.CLIQUES for job in cheats[name, clique][::2]]
+            for name in subtle
+        },
     )
-    quiet = tuple(pooled.quiet(judged, clique, table, SEED) for clique in pooled.CLIQUES)
+    alarms = tuple(
+        pooled.alarm(name, clique, jobs[1::2], table, SEED)
+        for (name, clique), jobs in cheats.items()
+    )
+    quiet = tuple(
+        pooled.quiet(setup, jobs, table, SEED)
+        for setup, jobs in judged.items()
+        if len(jobs) >= LEAST_QUIET
+    )
     return table, alarms, quiet
+
+
+def _honest_margins(
+    lab: Lab, kept: Sequence[Record]
+) -> tuple[dict[str, pooled.Margins], dict[str, pooled.Margins]]:
+    """Return averaged margins by the worker's setup: those to fit on, and those to judge by."""
+    halves: tuple[dict[str, list[Sequence[int]]], ...] = ({}, {})
+    for name, clique in product(lab.honest, pooled.CLIQUES):
+        jobs = pooled.margins_of(lab.cases(name), clique)
+        for half, part in zip(halves, (jobs[::2], jobs[1::2]), strict=True):
+            half.setdefault(name, []).extend(part)
+    for record in kept:
+        halves[record.prompt % 2].setdefault(record.about.worker, []).append(record.averaged)
+    return dict(halves[0]), dict(halves[1])
 
 
 def _kinds(case: Case) -> tuple[str, ...]:

@@ -14,11 +14,14 @@ from verillm.tokens import Head
 from verillm.types import PPM
 from verillm_verifier.lab.cases import Case
 
-EDGES = (0, 2_000, 5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 320_000, 640_000)
-"""Bins of margins in ppm of a logit, about one per doubling."""
+EDGES = (0, 5_000, 20_000, 40_000, 80_000, 160_000, 320_000, 640_000)
+"""Bins of margins in ppm of a logit, about one per doubling; finer ones hold too few tokens."""
 CLIQUES = {"of one kind": ("bf16",), "mixed": ("bf16", "chunked", "fp32")}
 RUNS = 200
 MOST_TOKENS = 20_000
+QUIET_TOKENS = 50_000
+Margins = Sequence[Sequence[int]]
+"""Averaged margins, job by job."""
 Scored = tuple[dict[str, float], int]
 """One job's scores and tokens."""
 
@@ -39,11 +42,13 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """The highest suspicion that honest work reached."""
+    """The highest suspicion that honest workers of one setup reached."""
 
-    clique: str
+    setup: str
+    jobs: int
     tokens: int
-    orders: int
+    """Of one worker: its setup's jobs, drawn anew."""
+    workers: int
     highest: float
 
 
@@ -60,41 +65,40 @@ class Freedom:
     by_mean: float
 
 
-def halves(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
-    """Return the cases to fit on and those to judge by, so that no job is in both."""
-    return list(cases[::2]), list(cases[1::2])
+def margins_of(cases: Sequence[Case], clique: str) -> Margins:
+    """Return each case's margins by a clique's averaged logits."""
+    return [case.averaged(CLIQUES[clique]) for case in cases]
 
 
-def margins_of(cases: Sequence[Case], clique: Sequence[str]) -> list[tuple[int, ...]]:
-    """Return each case's margins."""
-    return [case.margins(clique).margins for case in cases]
+def fit_table(honest: Mapping[str, Margins], cheats: Mapping[str, Margins]) -> Table:
+    """Fit the likelihood ratios on jobs of honest work, by setup, and of each cheat."""
+    return fit(
+        {name: _flat(jobs) for name, jobs in honest.items()},
+        {name: _flat(jobs) for name, jobs in cheats.items()},
+        EDGES,
+    )
 
 
-def fit_table(honest: Sequence[Case], cheats: Mapping[str, Sequence[Case]]) -> Table:
-    """Fit the likelihood ratios on both kinds of clique together."""
-    return fit(_flat(honest), {name: _flat(cases) for name, cases in cheats.items()}, EDGES)
-
-
-def alarm(name: str, cases: Sequence[Case], clique: str, table: Table, seed: int) -> Alarm:
+def alarm(name: str, clique: str, margins: Margins, table: Table, seed: int) -> Alarm:
     """Resample a cheat's jobs until the test speaks, many times."""
     random = np.random.default_rng(seed)
-    jobs = _scored(cases, clique, table)
+    jobs = _scored(margins, table)
     ends = sorted(_until_alarm(jobs, random) for _ in range(RUNS))
     tokens = sum(count for _, count in jobs)
     return Alarm(name, clique, tokens, _ended(ends[RUNS // 2]), _ended(ends[9 * RUNS // 10]))
 
 
-def quiet(cases: Sequence[Case], clique: str, table: Table, seed: int) -> Quiet:
-    """Let honest jobs pass in many orders, each job once."""
+def quiet(setup: str, margins: Margins, table: Table, seed: int) -> Quiet:
+    """Let honest workers of one setup work on, each with its jobs drawn anew."""
     random = np.random.default_rng(seed)
-    jobs = _scored(cases, clique, table)
+    jobs = _scored(margins, table)
     highest = 0.0
     for _ in range(RUNS):
         suspicion = Suspicion()
-        for at in random.permutation(len(jobs)):
-            suspicion = suspicion.updated(*jobs[at])
+        while suspicion.tokens < QUIET_TOKENS:
+            suspicion = suspicion.updated(*jobs[int(random.integers(len(jobs)))])
             highest = max(highest, suspicion.value)
-    return Quiet(clique, sum(count for _, count in jobs), RUNS, highest)
+    return Quiet(setup, len(jobs), QUIET_TOKENS, RUNS, highest)
 
 
 def freedom(cases: Sequence[Case], verifier: str, head: Head) -> Freedom:
@@ -130,14 +134,12 @@ def _gaps(case: Case, verifier: str, head: Head) -> list[np.ndarray]:
     return gaps
 
 
-def _flat(cases: Sequence[Case]) -> list[int]:
-    return [
-        margin for clique in CLIQUES.values() for job in margins_of(cases, clique) for margin in job
-    ]
+def _flat(jobs: Margins) -> list[int]:
+    return [margin for job in jobs for margin in job]
 
 
-def _scored(cases: Sequence[Case], clique: str, table: Table) -> list[Scored]:
-    return [(table.scores(job), len(job)) for job in margins_of(cases, CLIQUES[clique])]
+def _scored(jobs: Margins, table: Table) -> list[Scored]:
+    return [(table.scores(job), len(job)) for job in jobs]
 
 
 def _until_alarm(jobs: Sequence[Scored], random: np.random.Generator) -> int:

@@ -132,12 +132,12 @@ def _sequential(found: Json) -> str:
         for each in found["alarms"]
     ]
     head = ("cheat", "verifiers", "tokens to alarm, median", "nine in ten", "tokens at hand")
-    quiet = "; ".join(
-        f"{each['highest']:.3g} over {each['tokens']} tokens in {each['orders']} orders "
-        f"(verifiers {each['clique']})"
+    quiet = [
+        (each["setup"], each["jobs"], each["tokens"], each["workers"], f"{each['highest']:.3g}")
         for each in found["quiet"]
-    )
-    return _table(head, lines) + f"\nThe highest odds against any honest worker: {quiet}.\n"
+    ]
+    heads = ("honest setup", "jobs at hand", "tokens of a worker", "workers", "highest odds")
+    return _table(head, lines) + "\n" + _table(heads, quiet)
 
 
 def _other(other: Json) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -88,14 +88,21 @@ def run(trial: Trial, cases: Sequence[Judged], setting: Setting, draws: int, see
     for case in cases:
         caught = 0
         for _ in range(draws):
-            committee = _committee(trial, setting, case, random)
-            verdict = case.verdict(trial.shown, committee, _positions(case, setting, random))
+            verdict = judge_once(trial, case, setting, random)
             verdicts[verdict.outcome, verdict.reason] += 1
             caught += is_caught(trial, verdict)
-            nearest.append(_distance(verdict, case.profile))
+            nearest.append(distance(verdict, case.profile))
         hits.append(caught / draws)
     edge = max(nearest) if trial.role is not Role.INFERENCER else min(nearest)
     return Result(setting.name, Share.of(hits, draws), dict(verdicts), edge)
+
+
+def judge_once(
+    trial: Trial, case: Judged, setting: Setting, random: np.random.Generator
+) -> Verdict:
+    """Judge a job by one random committee at random positions."""
+    committee = _committee(trial, setting, case, random)
+    return case.verdict(trial.shown, committee, _positions(case, setting, random))
 
 
 def is_caught(trial: Trial, verdict: Verdict) -> bool:
@@ -112,12 +119,7 @@ def positions_needed(trial: Trial, cases: Sequence[Judged], draws: int, seed: in
         random = np.random.default_rng([seed, count])
         setting = Setting("", count)
         caught = [
-            case.verdict(
-                trial.shown,
-                _committee(trial, setting, case, random),
-                _positions(case, setting, random),
-            ).reason
-            is Reason.STATES_DIFFER
+            judge_once(trial, case, setting, random).reason is Reason.STATES_DIFFER
             for case in map(_any_count, cases)
             for _ in range(draws)
         ]
@@ -179,8 +181,14 @@ def _positions(case: Judged, setting: Setting, random: np.random.Generator) -> t
     return positions(stream, 0, case.prompt_tokens, case.new_tokens, setting.positions)
 
 
-def _distance(verdict: Verdict, profile: CheckProfile) -> float:
-    """Return how far the inferencer is from the verifier that it is nearest to, in thresholds."""
+def distance(
+    verdict: Verdict,
+    profile: CheckProfile,
+    chosen: Callable[[Iterable[float]], float] = min,
+) -> float:
+    """Return how far the inferencer is from the verifier that it is nearest to (or, by `max`,
+    furthest from), in thresholds.
+    """
     apart = [
         max(
             statistics.mean / profile.mean_refund,
@@ -189,4 +197,4 @@ def _distance(verdict: Verdict, profile: CheckProfile) -> float:
         for (a, _), statistics in verdict.details.pairs.items()
         if a == INFERENCER
     ]
-    return min(apart, default=float("inf"))
+    return chosen(apart) if apart else float("inf")
