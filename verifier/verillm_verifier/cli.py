@@ -1,4 +1,4 @@
-"""`verillm-audit`: jobs, show, verify, calibrate, lab. Trusts nothing but arithmetic.
+"""`verillm-audit`: jobs, show, verify, calibrate, certify, lab. Trusts nothing but arithmetic.
 
 Exit codes: 0 accept, 1 reject, 2 inconclusive, 3 the audit could not be done (no endpoint, wrong
 chain, bad arguments), 4 the chain settled against the evidence. `jobs` and `show` give 0 or 3.
@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["calibrate"]:
         return _calibrate(words[1:])
+    if words[:1] == ["certify"]:
+        return _certify(words[1:])
     if words[:1] == ["lab"]:
         return _lab(words[1:])
     options = parser().parse_args(words)
@@ -84,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     verify.add_argument("--engine", choices=("torch", "tiny"), default="torch", help="for --rerun")
     verify.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
     commands.add_parser("calibrate", help="measure honest runs, write a check profile")
+    commands.add_parser("certify", help="bound how often a profile refuses honest work")
     commands.add_parser("lab", help="run every named cheat against the verdict, write what came")
     return top
 
@@ -198,6 +201,12 @@ def _calibrate(arguments: Sequence[str]) -> int:
     from verillm_verifier import calibrate
 
     return int(calibrate.main(arguments) or 0)
+
+
+def _certify(arguments: Sequence[str]) -> int:
+    from verillm_verifier import certify
+
+    return certify.main(arguments)
 
 
 # ── One audit ────────────────────────────────────────────────────────────────────────────────────
