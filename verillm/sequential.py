@@ -37,6 +37,8 @@ class Table:
 
     edges: tuple[int, ...]
     ratios: Mapping[str, tuple[float, ...]]
+    weights: str = ""
+    """Weights root of the model that it was fitted on, in hex."""
 
     def __post_init__(self) -> None:
         if list(self.edges) != sorted(set(self.edges)) or not self.ratios:
@@ -119,7 +121,7 @@ def load(path: Path) -> Table:
     try:
         raw = json.loads(path.read_text("utf-8"))
         ratios = {str(k): tuple(map(float, v)) for k, v in raw["ratios"].items()}
-        return Table(tuple(map(int, raw["edges"])), ratios)
+        return Table(tuple(map(int, raw["edges"])), ratios, str(raw.get("weights", "")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise MalformedError(str(path), repr(error)) from error
 

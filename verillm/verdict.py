@@ -33,6 +33,7 @@ __all__ = [
     "Verdict",
     "cliques",
     "decide",
+    "generated",
     "judge",
     "judge_bundle",
     "judge_states",
@@ -301,7 +302,7 @@ def _with_tokens(verdict: Verdict, evidence: Evidence, head: Head) -> Verdict:
     statistics = None
     for clique in verdict.details.accepting:
         try:
-            statistics = token_statistics(_generated(evidence, clique), head, evidence.spec.profile)
+            statistics = token_statistics(generated(evidence, clique), head, evidence.spec.profile)
         except EvidenceError as error:
             return replace(
                 refused(error),
@@ -316,7 +317,8 @@ def _with_tokens(verdict: Verdict, evidence: Evidence, head: Head) -> Verdict:
     return Verdict(outcome, reason, verdict.suspects, details)
 
 
-def _generated(evidence: Evidence, clique: tuple[int, ...]) -> list[Generated]:
+def generated(evidence: Evidence, clique: tuple[int, ...]) -> list[Generated]:
+    """The checked outputs, with the clique's states of them; EvidenceError without a quorum."""
     return [
         Generated(
             checked.prompt_tokens,

@@ -30,6 +30,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         folder,
         prompts=4,
         cheat_jobs=4,
+        subtle_jobs=4,
         new_tokens=48,
         cheats=CHEATS,
         decoders=(DECODERS[0], DECODERS[-1]),

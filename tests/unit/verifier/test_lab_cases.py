@@ -40,6 +40,7 @@ def lab(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Lab:
         "tiny",
         prompts=2,
         cheat_jobs=2,
+        subtle_jobs=2,
         new_tokens=12,
         cheats=("int4", "int8_row", "lukewarm", "temperature"),
         decoders=(DECODERS[0], DECODERS[-1]),

@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--engine", choices=("torch", "tiny"), default="torch")
     options.add_argument("--prompts", type=int, default=32, help="prompts of honest runs")
     options.add_argument("--cheat-jobs", type=int, default=64, help="jobs of each cheat")
+    options.add_argument("--subtle-jobs", type=int, default=64, help="of those that hide in one")
     options.add_argument("--new-tokens", type=int, default=64, help="longest answer")
     options.add_argument("--draws", type=int, default=100, help="draws per job and setting")
     options.add_argument("--work", type=Path, help="where runs are kept")
@@ -76,6 +77,7 @@ def _run(options: argparse.Namespace) -> None:
         options.engine,
         prompts=options.prompts,
         cheat_jobs=options.cheat_jobs,
+        subtle_jobs=options.subtle_jobs,
         new_tokens=options.new_tokens,
     )
     work = options.work or cache_home() / "lab"
@@ -97,7 +99,9 @@ def _run(options: argparse.Namespace) -> None:
         options.figures: lambda: json.dumps(found, indent=1) + "\n",
         options.out: lambda: write(found),
         options.fixtures: lambda: fixtures(lab),
-        options.table: lambda: json.dumps(found["table"], indent=1) + "\n",
+        options.table: lambda: (
+            json.dumps({"weights": found["model"]["weights"], **found["table"]}, indent=1) + "\n"
+        ),
     }
     for path, make in outputs.items():
         if path is not None:

@@ -50,6 +50,8 @@ SUBTLE = frozenset({"int8_row", "int8_group", "cache8", "lukewarm"})
 """Those that hide in one job: the sequential test wants more of their tokens."""
 QUANTISED = ("int8_row", "int4")
 """Cheats that verify, too, with their own states in place of the model's."""
+PART = 16
+"""Jobs of a cheat that are run and kept together, so that more jobs need only more parts."""
 MIXED_SEED, PLAIN_SEED = 101, 102
 SYSTEM = "You are a pirate. Answer briefly, and never admit a mistake."
 
@@ -62,6 +64,7 @@ class Study:
     kind: Kind = "torch"
     prompts: int = 32
     cheat_jobs: int = 64
+    subtle_jobs: int = 64
     new_tokens: int = 64
     cheats: tuple[str, ...] = CHEATS
     decoders: tuple[Setup, ...] = DECODERS
@@ -120,7 +123,10 @@ def collect(study: Study, work: Path, report: Report) -> Iterator[Group]:
         name: tuple(CHECKERS) if name in SUBTLE else PLAIN_CHECKERS for name in study.cheats
     }
     steps = len(honest) * (1 + len(CHECKERS)) + len(liars)
-    steps += sum(1 + len(names) for names in checkers.values())
+    steps += sum(
+        -(-(study.subtle_jobs if name in SUBTLE else study.cheat_jobs) // PART) * (1 + len(kinds))
+        for name, kinds in checkers.items()
+    )
     runs = Runs(Keeper(work / plain.identity(), steps, report), Verifiers(study))
     try:
         for setup, plan in honest[:1]:
@@ -149,8 +155,22 @@ class Runs:
 
     def cheat(self, plan: Plan, name: str, study: Study, checkers: Sequence[str]) -> Group:
         """Answer as a cheat does."""
-        items = _chosen(plan, LENGTHS.get(name), study.cheat_jobs)
-        return self._group(plan, Setup(name), _transform(study.folder, name), items, checkers)
+        count = study.subtle_jobs if name in SUBTLE else study.cheat_jobs
+        items = _chosen(plan, LENGTHS.get(name), count)
+        transform = _transform(study.folder, name)
+        parts = [
+            self._group(
+                plan, Setup(f"{name} from {at}"), transform, items[at : at + PART], checkers
+            )
+            for at in range(0, len(items), PART)
+        ]
+        return Group(
+            name,
+            False,
+            items,
+            tuple(job for part in parts for job in part.jobs),
+            {kind: tuple(job for part in parts for job in part.checks[kind]) for kind in checkers},
+        )
 
     def with_liars(self, plan: Plan, group: Group, liars: Sequence[str]) -> Group:
         """Add what verifiers with quantised weights have of an honest group."""
@@ -175,8 +195,7 @@ class Runs:
         items: tuple[Item, ...],
         checkers: Sequence[str],
     ) -> Group:
-        # Honest runs are as long as the plan, which names the folder; cheats' lengths are not.
-        run = setup.name if transform is None else f"{len(items)} of {setup.name}"
+        run = f"{setup.name} of {len(items)}" if transform else setup.name
         jobs = self.keep(run, partial(decode, plan, setup, transform, items))
         checks = {
             name: self.keep(
