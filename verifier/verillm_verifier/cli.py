@@ -1,7 +1,8 @@
-"""`verillm-audit`: jobs, show, verify, calibrate, certify, lab. Trusts nothing but arithmetic.
+"""`verillm-audit`: jobs, show, verify, suspect, calibrate, certify, lab.
 
-Exit codes: 0 accept, 1 reject, 2 inconclusive, 3 the audit could not be done (no endpoint, wrong
-chain, bad arguments), 4 the chain settled against the evidence. `jobs` and `show` give 0 or 3.
+Trusts nothing but arithmetic. Exit codes: 0 accept, 1 reject, 2 inconclusive, 3 the audit could not
+be done (no endpoint, wrong chain, bad arguments), 4 the chain settled against the evidence. `jobs`
+and `show` give 0 or 3, `suspect` 0, 1 or 3.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from verillm.engine.prepare import default_folder
 from verillm.errors import InputError, ModelError, ModelMismatch, VeriLLMError
 from verillm.head import HeadRows
 from verillm.model import ModelSpec
-from verillm.types import ChecksumAddress, Hash32
+from verillm.types import ChecksumAddress, Hash32, JobId
 from verillm_verifier import report as shown
 from verillm_verifier.audit import Audit, Exit, audit
 from verillm_verifier.errors import BundleUnavailable
@@ -33,6 +34,7 @@ from verillm_verifier.money import check_money
 from verillm_verifier.opinion import form
 from verillm_verifier.replay import replay
 from verillm_verifier.steps import FORGEABLE, steps_of
+from verillm_verifier.suspect import Pooled, pool, table_of
 
 RPC_VARIABLE, DEPLOYMENT_VARIABLE = "VERILLM_RPC", "VERILLM_DEPLOYMENT"
 INTERRUPTED = 130
@@ -85,6 +87,16 @@ def parser() -> argparse.ArgumentParser:
     verify.add_argument("--rerun", action="store_true", help="add a prefill of one's own")
     verify.add_argument("--engine", choices=("torch", "tiny"), default="torch", help="for --rerun")
     verify.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
+    suspect = commands.add_parser(
+        "suspect",
+        help="pool each worker's jobs: whose to challenge together",
+        description="Exit code 0 nobody is suspected, 1 somebody is, 3 the audit failed.",
+    )
+    suspect.add_argument("worker", nargs="?", metavar="WORKER", help="only this operator's jobs")
+    suspect.add_argument("--bundles", type=Path, metavar="DIR", help="bundles named by their jobs")
+    suspect.add_argument("--model", type=Path, metavar="DIR", help="model folder (the prepared)")
+    suspect.add_argument("--table", type=Path, metavar="FILE", help="likelihood ratios (shipped)")
+    _where(suspect, _suspect)
     commands.add_parser("calibrate", help="measure honest runs, write a check profile")
     commands.add_parser("certify", help="bound how often a profile refuses honest work")
     commands.add_parser("lab", help="run every named cheat against the verdict, write what came")
@@ -189,6 +201,48 @@ def _verify(options: argparse.Namespace) -> int:
     report = perform(options)
     _print(options, report, shown.verification(report))
     return int(report.audit.exit)
+
+
+def _suspect(options: argparse.Namespace) -> int:
+    notes: list[str] = []
+    found = suspects(options, notes)
+    if options.json:
+        said = {"workers": [each.to_json() for each in found], "notes": notes}
+        print(json.dumps(said, indent=2))
+    else:
+        for line in (*(each.line() for each in found), *(f"note: {note}" for note in notes)):
+            print(shown.clean(line))
+    return int(Exit.REJECT if any(each.is_alarm for each in found) else Exit.ACCEPT)
+
+
+def suspects(options: argparse.Namespace, notes: list[str]) -> tuple[Pooled, ...]:
+    """Read, fetch and judge every job of the model at hand, and pool them by worker."""
+    chain = _chain(options)
+    try:
+        posted = [at.event.job_id for at in events.stream(chain, (events.Posted,))]
+        told = [read(chain, JobId(job)) for job in posted]
+    finally:
+        chain.close()
+    wanted = [
+        facts for facts in told if options.worker in (None, facts.posting.worker) and facts.sealing
+    ]
+    models = dict.fromkeys(facts.posting.quote.model_id for facts in wanted)
+    pooled: list[Pooled] = []
+    for model in models:
+        jobs = [facts for facts in wanted if facts.posting.quote.model_id == model]
+        head = _head(options.model, jobs[0].spec, notes)
+        if head is None:
+            continue
+        table = table_of(jobs[0].spec, options.table)
+        audits = (_pooled_audit(options.bundles, facts, head, notes) for facts in jobs)
+        pooled += pool(audits, head, table)
+    return tuple(sorted(pooled, key=lambda each: -each.suspicion.value))
+
+
+def _pooled_audit(folder: Path | None, facts: Facts, head: HeadRows, notes: list[str]) -> Audit:
+    path = None if folder is None else folder / to_hex(facts.history.job_id)
+    raw, missing = _bundle(str(path) if path and path.is_file() else None, facts, notes)
+    return audit(facts, raw, head, missing)
 
 
 def _lab(arguments: Sequence[str]) -> int:
