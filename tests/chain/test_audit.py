@@ -232,6 +232,29 @@ def test_a_false_accept_is_told_from_a_true_one(
     assert "AGAINST THE EVIDENCE" in capsys.readouterr().out
 
 
+def test_a_worker_whoseTokensLose_isSuspected_fromChainAndBundles(
+    case: Callable[..., Case], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = case(Story(cheats={0: ATTACKS["prefilled"]}))
+    found.settle(Outcome.ACCEPT, Reason.NONE)
+    table, bundles = found.files / "table.json", found.files / "bundles"
+    table.write_text('{"edges": [0], "ratios": {"cheat": [-0.01, 4.0]}}', "utf-8")
+    bundles.mkdir()
+    words = found.words("suspect", "--table", str(table), "--json")
+    words[words.index("--bundle") : words.index("--bundle") + 2] = ["--bundles", str(bundles)]
+    assert cli.main(words) == Exit.ACCEPT
+    (worker,) = as_json(capsys)["workers"]
+    assert worker["leftOut"] == {"evidence_missing": 1}
+
+    (bundles / found.job).write_bytes(found.played.raw)
+    assert cli.main(words) == Exit.REJECT
+    (worker,) = as_json(capsys)["workers"]
+    assert worker["worker"] == found.played.posting.worker
+    assert worker["jobs"] == [found.job] and worker["alarm"]
+    assert cli.main([*words, WORKERS[1].address]) == Exit.ACCEPT
+    assert as_json(capsys)["workers"] == []
+
+
 def test_jobs_lists_every_job_by_its_events(
     case: Callable[..., Case], capsys: pytest.CaptureFixture[str]
 ) -> None:
