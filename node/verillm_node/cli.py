@@ -89,6 +89,11 @@ def _devnet(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--demo", action="store_true", help="buy tokens until the cheater is caught, then stop"
     )
+    command.add_argument(
+        "--lab", action="store_true", help="play named cheats one by one, say how each job ended"
+    )
+    command.add_argument("--lab-only", nargs="*", metavar="NAME", help="these cheats only")
+    command.add_argument("--lab-out", type=Path, help="write the page here")
     command.add_argument("--dir", type=Path, default=cache_home() / "devnet", help="run folder")
     command.add_argument("--engine", choices=("torch", "tiny"), default="torch")
     command.add_argument("--model", type=Path, help="model folder (default: prepared SmolLM2)")
@@ -109,6 +114,8 @@ def _run_devnet(options: argparse.Namespace) -> int:
 
     plan = Plan(
         folder=options.dir.resolve(),
+    if options.lab:
+        return _run_lab(options)
         engine=options.engine,
         model=options.model,
         workers=options.workers,
@@ -126,6 +133,20 @@ def _traffic(command: argparse.ArgumentParser) -> None:
     command.add_argument("--jobs", type=int, default=600)
     command.add_argument("--rate", type=float, default=1.0, help="jobs a second")
     command.add_argument("--kind", choices=("conversations", "questions"), default="conversations")
+def _run_lab(options: argparse.Namespace) -> int:
+    from verillm_node import live_lab
+    from verillm_node.display import Display
+
+    setup = live_lab.Setup(options.dir.resolve(), options.engine, options.model, options.tokens)
+    rows = live_lab.run(setup, options.lab_only or list(live_lab.CHEATS), Display())
+    page = live_lab.page(rows, setup)
+    if options.lab_out is None:
+        print(page)
+    else:
+        options.lab_out.write_text(page, "utf-8")
+    return int(bool(live_lab.faults(rows)))
+
+
     command.add_argument("--shuffle-seconds", type=float, default=60.0)
     command.add_argument("--fair-turns", action="store_true", help="jobs go round in turn")
     command.add_argument("--dir", type=Path, default=cache_home() / "traffic", help="run folder")

@@ -14,9 +14,10 @@ from hashlib import sha256
 from verillm.api import CommitmentEvent, FailedEvent, TaskSubmission
 from verillm.chain.contract import Drawn
 from verillm.errors import VeriLLMError, WorkerFailed
+from verillm.settlement import least_lock
 from verillm.task import Task, verification_task
 from verillm_node.context import Context
-from verillm_node.disguise import Asked, asked, on_grid
+from verillm_node.disguise import Asked, asked, blurred, on_grid
 from verillm_node.flow import Flow
 from verillm_node.inference import posted_slack, signed
 from verillm_node.jobs import Party
@@ -69,7 +70,7 @@ async def _drawn_parties(context: Context, flow: Flow, view: View) -> list[Party
     parties = []
     for k, (seat, owner) in enumerate(zip(drawn.seats, drawn.owners, strict=True), 1):
         deadline = on_grid(int(time.time() + _delay(context, flow, k, view) + slack))
-        task = _task(flow, view, drawn, k, fields, deadline)
+        task = _task(context, flow, view, drawn, k, fields, deadline)
         parties.append(Party(k, seat, owner, signed(context, task), None))
     with book.transaction():
         book.set_fact(flow.job_id, "draw", _mark(view))
@@ -87,13 +88,15 @@ def _fields(context: Context, flow: Flow, view: View, drawn: Drawn) -> Asked:
         {number: flow.outputs[number] for number in drawn.checked},
         context.offer(posting.quote.model_id).spec,
         posting.quote.unit_price,
-        context.terms.kappa_bps,
         context.settings.dummy_tokens,
     )
 
 
-def _task(flow: Flow, view: View, drawn: Drawn, k: int, fields: Asked, deadline: int) -> Task:
+def _task(
+    context: Context, flow: Flow, view: View, drawn: Drawn, k: int, fields: Asked, deadline: int
+) -> Task:
     requests = flow.submission.requests
+    fee = blurred(fields.fee, flow.secret, k)
     return verification_task(
         flow.secret,
         flow.job_id,
@@ -103,8 +106,8 @@ def _task(flow: Flow, view: View, drawn: Drawn, k: int, fields: Asked, deadline:
         drawn.owners[k - 1],
         view.posting.quote.model_id,
         deadline,
-        fields.lock,
-        fields.fee,
+        least_lock(fee, context.terms.kappa_bps),
+        fee,
         fields.new_tokens,
     )
 

@@ -74,6 +74,10 @@ class Plan:
     shuffle_seconds: float = 0.0
     fair_turns: bool = True
     """A demonstration wants everybody's turn to come; a network does not, see `disguise`."""
+    only_inferencer: int = 0
+    """The only worker whose price lets it infer; 0: all of them."""
+    keeps_chain: bool = True
+    """Anvil's state is on disk, so that it can be killed; costs more the more it holds."""
     unit_price: int = UNIT_PRICE
     poll_seconds: float | None = None
     max_jobs: int = 64
@@ -82,7 +86,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker of the network; `cheats` names what it does instead of the model."""
+    """One worker of the network; `cheats` says whether it serves something else than the model."""
 
     name: str
     operator: ChecksumAddress
@@ -145,7 +149,10 @@ def running(plan: Plan, display: Display) -> Iterator[Network]:
     """A network from start to stop; nothing of it runs afterwards, however this ends."""
     with _locked(plan.folder):
         anvil = Anvil(
-            plan.folder / "chain", port=plan.rpc_port, keep_state=True, block_time=BLOCK_SECONDS
+            plan.folder / "chain",
+            port=plan.rpc_port,
+            keep_state=plan.keeps_chain,
+            block_time=BLOCK_SECONDS,
         )
         supervisor = Supervisor(display.say)
         try:
@@ -330,7 +337,7 @@ def _worker(plan: Plan, model: Path, worker: Worker) -> dict[str, object]:
         engine["transform"] = CHEAT
     return {
         "spec": "spec.json",
-        "price": plan.unit_price,
+        "price": plan.unit_price + int(plan.only_inferencer not in (0, _number(worker))),
         "devnet": True,
         "watch": plan.watch,
         "engine": engine,
@@ -345,6 +352,10 @@ def to_toml(table: dict[str, object], prefix: str = "") -> str:
             tables.append(f"\n[{prefix}{name}]\n" + to_toml(value, f"{prefix}{name}."))
         elif isinstance(value, list):
             tables += [f"\n[[{prefix}{name}]]\n" + to_toml(each) for each in value]
+def _number(worker: Worker) -> int:
+    return int(worker.name.removeprefix("worker"))
+
+
         else:
             lines.append(f"{name} = {json.dumps(value)}\n")
     return "".join(lines + tables)

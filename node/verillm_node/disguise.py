@@ -7,6 +7,7 @@ docs/game.md. Nothing else rests on the hiding.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from verillm.model import ModelSpec
@@ -16,8 +17,11 @@ from verillm.task import verification_prompt
 
 GRID_SECONDS: Final = 60
 """Deadlines of tasks lie on whole minutes, so that seconds do not tell when a job began."""
-FEE_FACTOR: Final = 2
-"""A verification task names less than this times the job's highest fee, and so locks less."""
+BLUR: Final = 4
+"""Fees of tasks lie up to a fourth above what they follow from: else the chain's fees of posted
+jobs would tell which task is the verification of which."""
+FEE_FACTOR: Final = 3
+"""A task names less than this times the job's highest fee, and so locks less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,6 @@ class Asked:
 
     new_tokens: tuple[int, ...]
     fee: int
-    lock: int
 
 
 def asked(
@@ -35,7 +38,6 @@ def asked(
     outputs: Mapping[int, Sequence[int]],
     spec: ModelSpec,
     unit_price: int,
-    kappa_bps: int,
     dummy_tokens: int,
 ) -> Asked:
     """The fields for the checked requests, which are those that `outputs` holds, in its order."""
@@ -52,8 +54,18 @@ def asked(
     )
     needed = unit_price * sum(len(each.tokens) + each.max_new_tokens for each in requests)
     fee = job.max_fee - needed + unit_price * (sum(lengths) + sum(new_tokens))
-    fee = max(fee, job.max_fee)
-    return Asked(new_tokens, fee, least_lock(fee, kappa_bps))
+    return Asked(new_tokens, max(fee, job.max_fee))
+
+
+def blurred(fee: int, secret: bytes, k: int) -> int:
+    """A fee as task k of a job names it; only who knows the job's secret can undo it."""
+    mark = int.from_bytes(sha256(b"blur" + secret + bytes([k])).digest()[:4], "big")
+    return fee + fee * mark // (BLUR << 32)
+
+
+def most_lock(max_fee: int, kappa_bps: int) -> int:
+    """The most that an inferencer's task may lock."""
+    return least_lock(max_fee + max_fee // BLUR, kappa_bps)
 
 
 def on_grid(deadline: int) -> int:

@@ -34,7 +34,7 @@ from verillm.task import Commitment, Task, inference_task, inner_hash, output_ha
 from verillm.trace import commitment_hash
 from verillm.types import Hash32, ModelId
 from verillm_node.context import Context
-from verillm_node.disguise import on_grid
+from verillm_node.disguise import blurred, most_lock, on_grid
 from verillm_node.errors import ContractWallet
 from verillm_node.flow import Attempt, Flow
 from verillm_node.jobs import Party
@@ -105,12 +105,12 @@ class Rota:
 async def infer(context: Context, rota: Rota, flow: Flow) -> None:
     """Asks workers until one has committed; raises `NoWorkers` when all of them failed."""
     quote = flow.submission.quote.quote
-    lock = least_lock(flow.submission.job.max_fee, context.terms.kappa_bps)
+    lock = most_lock(flow.submission.job.max_fee, context.terms.kappa_bps)
     for member in rota.order(await able(context, quote.model_id, quote.unit_price), lock):
         rota.begin(member.owner)
         failed = True
         try:
-            await _ask(context, flow, member, lock)
+            await _ask(context, flow, member)
             failed = False
         except (ChainUnreachable, Hopeless):
             failed = False
@@ -131,8 +131,8 @@ async def able(context: Context, model_id: ModelId, unit_price: int) -> list[Mem
     return [member for member in members if member.price <= unit_price]
 
 
-async def _ask(context: Context, flow: Flow, member: Member, lock: int) -> None:
-    party = _party(context, flow, member, lock)
+async def _ask(context: Context, flow: Flow, member: Member) -> None:
+    party = _party(context, flow, member)
     await blocking(_note, context, flow, party)
     log.info("task_sent", extra={"job": flow.job_id, "worker": member.owner, "k": 0})
     commitment = await _stream(context, flow, member, party.submission)
@@ -173,8 +173,9 @@ async def _rehearse(context: Context, flow: Flow, call: Call) -> None:
         raise Hopeless(error) from error
 
 
-def _party(context: Context, flow: Flow, member: Member, lock: int) -> Party:
+def _party(context: Context, flow: Flow, member: Member) -> Party:
     job, quote = flow.submission.job, flow.submission.quote.quote
+    fee = blurred(job.max_fee, flow.secret, 0)
     task = inference_task(
         flow.secret,
         flow.job_id,
@@ -182,8 +183,8 @@ def _party(context: Context, flow: Flow, member: Member, lock: int) -> Party:
         member.owner,
         quote.model_id,
         on_grid(job.deadline + context.terms.seal_window),
-        lock,
-        job.max_fee,
+        least_lock(fee, context.terms.kappa_bps),
+        fee,
     )
     return Party(0, member.seat, member.owner, signed(context, task), None)
 
@@ -243,7 +244,7 @@ def post_call(context: Context, flow: Flow, party: Party, commitment: Commitment
         party.seat,
         commitment_hash(commitment_of(party, commitment)),
         outputs_root(output_hashes(commitment)),
-        party.submission.task.lock,
+        least_lock(submission.job.max_fee, context.terms.kappa_bps),
         submission.signature,
         commitment.signature,
     )

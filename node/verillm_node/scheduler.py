@@ -35,7 +35,7 @@ from verillm.task import derive_secret, draw_commit
 from verillm.types import JobId, ModelId
 from verillm_node import committee, inference, settlement
 from verillm_node.context import Context
-from verillm_node.disguise import FEE_FACTOR
+from verillm_node.disguise import FEE_FACTOR, most_lock
 from verillm_node.errors import ContractWallet, Overloaded, Stopped
 from verillm_node.feed import Feed
 from verillm_node.flow import Flow
@@ -128,7 +128,8 @@ class Scheduler:
         if free < bond_of(lock, job.max_fee):
             raise Overloaded("this scheduler has too little free stake to bond the job")
         able = await inference.able(context, quote.model_id, quote.unit_price)
-        if not any(member.free >= lock for member in able):
+        most = most_lock(job.max_fee, context.terms.kappa_bps)
+        if not any(member.free >= most for member in able):
             raise NoWorkers("no worker can take this job now")
 
     def _client_standing(self, submission: JobSubmission) -> ClientStanding:

@@ -246,8 +246,10 @@ def _pooled_audit(folder: Path | None, facts: Facts, head: HeadRows, notes: list
 
 
 def _lab(arguments: Sequence[str]) -> int:
-    from verillm_verifier import lab
+    from verillm_verifier import game, lab
 
+    if arguments[:1] == ["--game"]:
+        return game.main(arguments[1:])
     return lab.main(arguments)
 
 

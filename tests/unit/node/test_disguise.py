@@ -14,7 +14,7 @@ from verillm.settlement import bond_of, least_lock
 from verillm.task import verification_prompt
 from verillm.types import Hash32
 from verillm_node.committee import _delay
-from verillm_node.disguise import FEE_FACTOR, asked, on_grid
+from verillm_node.disguise import FEE_FACTOR, asked, blurred, most_lock, on_grid
 
 from ..verillm.builders import CLIENT, SPEC as SMALL
 
@@ -38,24 +38,23 @@ def _output(new: int, ended: bool) -> tuple[int, ...]:
 def test_an_answer_that_ended_is_asked_for_as_the_request_was() -> None:
     # The verifier decodes the end token again, so this costs one step whatever is asked.
     requests = [_request(20, 200)]
-    found = asked(_job(requests, 77), requests, {0: _output(40, True)}, SPEC, PRICE, KAPPA, 8)
+    found = asked(_job(requests, 77), requests, {0: _output(40, True)}, SPEC, PRICE, 8)
     assert found.new_tokens == (200,)
     assert found.fee == 77 + PRICE * (20 + 39 + 200)
-    assert found.lock == least_lock(found.fee, KAPPA)
 
 
 def test_an_answer_that_was_cut_costs_a_verifier_few_tokens() -> None:
     requests = [_request(20, 200)]
     for most, expected in ((8, 8), (10**6, 200)):
         output = {0: _output(200, False)}
-        found = asked(_job(requests), requests, output, SPEC, PRICE, KAPPA, most)
+        found = asked(_job(requests), requests, output, SPEC, PRICE, most)
         assert found.new_tokens == (expected,)
 
 
 def test_a_request_that_nobody_checks_is_paid_by_the_fee_all_the_same() -> None:
     requests = [_request(400, 500), _request(20, 50)]
     job = _job(requests)
-    found = asked(job, requests, {1: _output(10, True)}, SPEC, PRICE, KAPPA, 8)
+    found = asked(job, requests, {1: _output(10, True)}, SPEC, PRICE, 8)
     assert found.fee == job.max_fee
 
 
@@ -72,17 +71,25 @@ def test_every_worker_that_can_run_the_job_can_run_its_verification(
         new = max(1, round(share * most))
         outputs[number] = _output(new, ended or new < most)
     job = _job(requests, headroom)
-    found = asked(job, requests, outputs, SPEC, PRICE, KAPPA, dummy)
+    found = asked(job, requests, outputs, SPEC, PRICE, dummy)
     lengths = [len(verification_prompt(requests[n], output)) for n, output in outputs.items()]
     total = sum(lengths) + sum(found.new_tokens)
     given = sum(len(each.tokens) + each.max_new_tokens for each in requests)
     assert min(found.new_tokens) >= 1
     assert total <= max(given, SPEC.context)
     # The contract locks what was posted: a worker must have reserved at least that.
-    assert found.lock >= least_lock(job.max_fee, KAPPA)
-    assert job.max_fee <= found.fee < FEE_FACTOR * job.max_fee
+    fee = blurred(found.fee, sha(b"secret"), 1)
+    assert job.max_fee <= found.fee <= fee < FEE_FACTOR * job.max_fee
     posted = bond_of(least_lock(job.max_fee, KAPPA), job.max_fee)
-    assert bond_of(found.lock, found.fee) <= FEE_FACTOR * posted
+    assert bond_of(least_lock(fee, KAPPA), fee) <= FEE_FACTOR * posted
+
+
+def test_fees_are_blurred_by_up_to_a_fourth_and_differently_for_each_task() -> None:
+    fees = [blurred(1000, bytes([n]) * 32, k) for n in range(64) for k in range(4)]
+    assert 1000 <= min(fees) < 1010
+    assert 1240 < max(fees) <= 1250
+    assert len(set(fees)) > 100
+    assert all(least_lock(fee, KAPPA) <= most_lock(1000, KAPPA) for fee in fees)
 
 
 @pytest.mark.parametrize(("deadline", "expected"), [(0, 0), (59, 0), (60, 60), (3599, 3540)])
