@@ -33,6 +33,10 @@ CAUGHT_BY_STATES = {
 CAUGHT_BY_TOKENS = {"int4": 1.0, "other seed": 1.0, "temperature": 0.75, "swapped": 0.3}
 """Least share of jobs that must be rejected."""
 SLASHED_BY_TOKENS = {"int4": 1.0, "other seed": 1.0}
+SUMS = ("sum", "cells", "over")
+REQUESTS = 4
+HEADROOM = 125
+"""Per cent of the honest noise that costs no stake: a slash stands above what a refund does."""
 Change = Callable[[CheckProfile], CheckProfile]
 
 
@@ -57,6 +61,27 @@ def pairs(kind: str, profile: CheckProfile) -> list[PairStatistics]:
         for job in FOUND["states"][kind]
         for verifier in range(len(job["apart"]))
     ]
+
+
+def together(found: list[PairStatistics]) -> PairStatistics:
+    """Several requests of one job."""
+    return PairStatistics(*(sum(getattr(each, name) for each in found) for name in SUMS))
+
+
+def of_four(kind: str, profile: CheckProfile) -> list[PairStatistics]:
+    """Jobs of four requests, made of all kept ones in turn."""
+    jobs = FOUND["states"][kind]
+    return [
+        together([statistics(job, verifier, profile) for job in jobs[at : at + REQUESTS]])
+        for at in range(len(jobs) - REQUESTS + 1)
+        for verifier in range(len(jobs[0]["apart"]))
+    ]
+
+
+def noisier(job: dict[str, Any]) -> dict[str, Any]:
+    """The job on hardware whose noise is larger by `HEADROOM`."""
+    louder = [[[HEADROOM * e // 100 for e in row] for row in rows] for rows in job["apart"]]
+    return {**job, "apart": louder}
 
 
 def tokens(kind: str) -> list[TokenStatistics]:
@@ -88,7 +113,16 @@ def _of_states(profile: CheckProfile) -> list[str]:
     wrong = [
         f"honest {kind} disagrees"
         for kind in FOUND["honest"]
-        if not all(pair.agrees(*refund) for pair in pairs(kind, profile))
+        if not all(
+            pair.agrees(*refund) for pair in (*pairs(kind, profile), *of_four(kind, profile))
+        )
+    ]
+    wrong += [
+        f"honest {kind} would be slashed on noisier hardware"
+        for kind in FOUND["honest"]
+        for job in FOUND["states"][kind]
+        for verifier in range(len(job["apart"]))
+        if not statistics(noisier(job), verifier, profile).agrees(*slash)
     ]
     wrong += [
         f"{kind} passes"
@@ -177,6 +211,8 @@ LOOSENED: dict[str, tuple[Change, str]] = {
 TIGHTENED: dict[str, Change] = {
     "mean_refund": scaled("mean_refund", 0.5),
     "over_refund": lambda p: replace(p, over_refund=0, layers=layers("cap", 0.75)(p).layers),
+    "mean_slash": scaled("mean_slash", 0.8),
+    "over_slash": lambda p: replace(p, over_slash=p.over_refund),
     "margin_mean": scaled("margin_mean", 0.1),
     "margin_max_refund": scaled("margin_max_refund", 0.3),
     "margin_max_slash": scaled("margin_max_slash", 0.1),
@@ -204,6 +240,45 @@ def test_power_a_threshold_thatIsLoosened_letsItsCheatPass(threshold: str) -> No
 @pytest.mark.parametrize("threshold", TIGHTENED)
 def test_power_a_threshold_thatIsTightened_hitsHonestWork(threshold: str) -> None:
     found = violations(TIGHTENED[threshold](PROFILE))
+    assert any("honest" in violation for violation in found)
+
+
+CELLS = [(layer, where) for layer in range(len(PROFILE.layers)) for where in range(3)]
+
+
+def cap_of(layer: int, where: int, factor: float) -> CheckProfile:
+    """The shipped profile with one cap changed."""
+    changed = list(PROFILE.layers)
+    caps = list(changed[layer].cap)
+    caps[where] = max(changed[layer].med[where], round(caps[where] * factor))
+    changed[layer] = replace(changed[layer], cap=(caps[0], caps[1], caps[2]))
+    return replace(PROFILE, layers=tuple(changed))
+
+
+def seen_by_count(layer: int, where: int, profile: CheckProfile) -> bool:
+    """Whether states that are far off in one layer and zone only are seen, over the kept jobs of
+    coarse cheats as the requests of one (a request has three positions in the first zone).
+    """
+    cap = profile.layers[layer].cap[where]
+    over = [
+        bool(row[layer] > cap)
+        for kind in ("skipped", "whispered", "int4")
+        for job in FOUND["states"][kind]
+        for zone, row in zip(job["zones"], job["apart"][0], strict=True)
+        if zone == where
+    ]
+    return sum(over) > profile.over_refund
+
+
+@pytest.mark.parametrize(("layer", "where"), CELLS)
+def test_power_each_cap_loosenedAlone_hidesWhatIsFarOffThereOnly(layer: int, where: int) -> None:
+    assert seen_by_count(layer, where, PROFILE)
+    assert not seen_by_count(layer, where, cap_of(layer, where, 100.0))
+
+
+@pytest.mark.parametrize(("layer", "where"), CELLS)
+def test_power_each_cap_tightenedAlone_hitsHonestWork(layer: int, where: int) -> None:
+    found = violations(cap_of(layer, where, 0.0))
     assert any("honest" in violation for violation in found)
 
 
