@@ -15,7 +15,7 @@ CONTRACTS   := $(shell find contracts/src -name '*.sol' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install model demo build check format test test-slow vllm test-vllm coverage bench lab lab-live lab-game clean
+.PHONY: help install model demo build check format test test-slow vllm test-vllm analyse coverage bench lab lab-live lab-game clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -55,6 +55,18 @@ vllm: $(VLLM_READY)  ## vLLM in an environment of its own (2.5 GB; CPU build, Li
 
 test-vllm: install build model vllm  ## the vLLM engine, and a network of vLLM and torch workers
 	$(VLLM_BIN)/python -m pytest -m vllm tests/vllm
+
+ANALYSIS := .venv-analysis
+
+analyse: build $(ANALYSIS)/.ready  ## static analysis of the contracts (slither), theorems over all inputs (halmos)
+	$(BIN)/python tools/slither_triage.py $(ANALYSIS)/bin
+	FOUNDRY_PROFILE=prove PATH="$(CURDIR)/tools:$(CURDIR)/$(ANALYSIS)/bin:$$PATH" halmos --config halmos.toml
+
+$(ANALYSIS)/.ready: pyproject.toml
+	@"$(PYTHON)" -m venv $(ANALYSIS)
+	@$(ANALYSIS)/bin/python -m pip --disable-pip-version-check --quiet install --upgrade "pip>=25.1"
+	@$(ANALYSIS)/bin/python -m pip --disable-pip-version-check --quiet install --group analysis
+	@touch $@
 
 coverage: install build model  ## branch coverage of the fast Python tests
 	$(BIN)/coverage run -m pytest -m "not slow"

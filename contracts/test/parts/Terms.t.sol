@@ -5,6 +5,7 @@ import {IExtension} from "../../src/interfaces/IExtension.sol";
 import "../../src/interfaces/ILedger.sol";
 import "../../src/interfaces/IVeriLLM.sol";
 import "../../src/interfaces/Types.sol";
+import {Terms} from "../../src/parts/Terms.sol";
 import {Network} from "../Network.sol";
 
 contract TermsTest is Network {
@@ -97,5 +98,41 @@ contract TermsTest is Network {
             at := create(0, add(code, 32), mload(code))
         }
         terms = _terms();
+    }
+
+    // ── Shares: products of two unknowns, which no solver of ours decides; so they are sampled ──────
+
+    function test_fuzz_shares_neverPassTheWhole(uint96 amount, uint256 first, uint256 second)
+        public
+    {
+        first = bound(first, 0, 10_000);
+        second = bound(second, 0, 10_000 - first);
+        Shares shares = new Shares(terms);
+        uint256 paid = shares.share(amount, first) + shares.share(amount, second)
+            + shares.share(amount, 10_000 - first - second);
+        assertLe(paid, amount);
+        assertGe(paid + 2, amount);
+    }
+
+    function test_fuzz_demand_isTheShareRoundedUp(uint96 amount, uint256 value) public {
+        value = bound(value, 0, type(uint32).max);
+        Shares shares = new Shares(terms);
+        uint256 demand = shares.demand(amount, value);
+        uint256 share = shares.share(amount, value);
+        assertLe(demand, share + 1);
+        assertGe(demand, share);
+        assertGe(demand * 10_000, uint256(amount) * value);
+    }
+}
+
+contract Shares is Terms {
+    constructor(Config memory terms) Terms(terms) {}
+
+    function share(uint256 amount, uint256 value) external pure returns (uint256) {
+        return _share(amount, value);
+    }
+
+    function demand(uint256 amount, uint256 value) external pure returns (uint256) {
+        return _demand(amount, value);
     }
 }
