@@ -99,6 +99,8 @@ def _devnet(command: argparse.ArgumentParser) -> None:
     command.add_argument("--model", type=Path, help="model folder (default: prepared SmolLM2)")
     command.add_argument("--workers", type=int, default=5)
     command.add_argument("--cheater", type=int, default=3, help="which worker cheats; 0 for none")
+    command.add_argument("--vllm-workers", type=int, default=0, help="how many, the last, run vLLM")
+    command.add_argument("--vllm-python", type=Path, help="their interpreter (default: this one)")
     command.add_argument("--tokens", type=int, default=48, help="new tokens of each demo job")
     command.add_argument(
         "--dispute-seconds", type=int, default=10, help="how long a claim may be challenged"
@@ -112,16 +114,18 @@ def _run_devnet(options: argparse.Namespace) -> int:
     from verillm.chain.deployment import Config
     from verillm_node.devnet import Plan, run_devnet
 
-    plan = Plan(
-        folder=options.dir.resolve(),
     if options.lab:
         return _run_lab(options)
+    plan = Plan(
+        folder=options.dir.resolve(),
         engine=options.engine,
         model=options.model,
         workers=options.workers,
         cheater=options.cheater,
         demo=options.demo,
         tokens=options.tokens,
+        vllm_workers=options.vllm_workers,
+        vllm_python=options.vllm_python and options.vllm_python.absolute(),
         terms=Config.devnet(dispute_window=options.dispute_seconds),
         scheduler_port=options.port,
         rpc_port=options.rpc_port,
@@ -129,10 +133,6 @@ def _run_devnet(options: argparse.Namespace) -> int:
     return run_devnet(plan)
 
 
-def _traffic(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--jobs", type=int, default=600)
-    command.add_argument("--rate", type=float, default=1.0, help="jobs a second")
-    command.add_argument("--kind", choices=("conversations", "questions"), default="conversations")
 def _run_lab(options: argparse.Namespace) -> int:
     from verillm_node import live_lab
     from verillm_node.display import Display
@@ -147,6 +147,10 @@ def _run_lab(options: argparse.Namespace) -> int:
     return int(bool(live_lab.faults(rows)))
 
 
+def _traffic(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--jobs", type=int, default=600)
+    command.add_argument("--rate", type=float, default=1.0, help="jobs a second")
+    command.add_argument("--kind", choices=("conversations", "questions"), default="conversations")
     command.add_argument("--shuffle-seconds", type=float, default=60.0)
     command.add_argument("--fair-turns", action="store_true", help="jobs go round in turn")
     command.add_argument("--dir", type=Path, default=cache_home() / "traffic", help="run folder")

@@ -56,12 +56,19 @@ class HttpSettings:
 class EngineSettings:
     """Which engine runs the model, and how much of the machine it may take."""
 
-    kind: Literal["torch", "tiny"] = "torch"
+    kind: Literal["torch", "vllm", "tiny"] = "torch"
     model: Path | None = None
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     threads: int = 0
     max_batch: int = 8
     max_tokens: int = 16384
+    attention: str | None = None
+    """The attention kernel, as the engine names it; none leaves the engine the choice."""
+    compiled: bool = False
+    """vLLM only: torch.compile, and CUDA graphs on GPUs; a start takes minutes."""
+    states_memory_mib: int = 4096
+    states_disk_mib: int = 65536
+    """vLLM only: captured states of running tasks, in memory and then in `home`."""
     transform: str | None = None
     """`module:function` applied to the loaded weights; only where `devnet = true`."""
 

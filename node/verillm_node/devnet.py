@@ -82,6 +82,10 @@ class Plan:
     poll_seconds: float | None = None
     max_jobs: int = 64
     watch: bool = True
+    vllm_workers: int = 0
+    """The last so many workers serve on vLLM."""
+    vllm_python: Path | None = None
+    """The interpreter of an environment with vLLM; none is this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class Worker:
     config: Path
     port: int
     cheats: bool
+    is_on_vllm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +258,10 @@ def _password(folder: Path) -> str:
 def _actors(plan: Plan, password: str) -> tuple[Worker, tuple[Worker, ...]]:
     scheduler = _actor(plan, "scheduler", password, plan.scheduler_port, False)
     workers = tuple(
-        _actor(plan, f"worker{number}", password, 0, number == plan.cheater)
+        replace(
+            _actor(plan, f"worker{number}", password, 0, number == plan.cheater),
+            is_on_vllm=number > plan.workers - plan.vllm_workers,
+        )
         for number in range(1, plan.workers + 1)
     )
     return scheduler, workers
@@ -329,7 +337,7 @@ def _scheduler(plan: Plan, model: Path) -> dict[str, object]:
 
 def _worker(plan: Plan, model: Path, worker: Worker) -> dict[str, object]:
     engine: dict[str, object] = {
-        "kind": plan.engine,
+        "kind": "vllm" if worker.is_on_vllm else plan.engine,
         "model": str(model),
         "threads": max(1, (os.cpu_count() or 2) // 2),
     }
@@ -344,6 +352,10 @@ def _worker(plan: Plan, model: Path, worker: Worker) -> dict[str, object]:
     }
 
 
+def _number(worker: Worker) -> int:
+    return int(worker.name.removeprefix("worker"))
+
+
 def to_toml(table: dict[str, object], prefix: str = "") -> str:
     """TOML of nested tables, strings, numbers and lists of tables: JSON's scalars are TOML's."""
     lines, tables = [], []
@@ -352,10 +364,6 @@ def to_toml(table: dict[str, object], prefix: str = "") -> str:
             tables.append(f"\n[{prefix}{name}]\n" + to_toml(value, f"{prefix}{name}."))
         elif isinstance(value, list):
             tables += [f"\n[[{prefix}{name}]]\n" + to_toml(each) for each in value]
-def _number(worker: Worker) -> int:
-    return int(worker.name.removeprefix("worker"))
-
-
         else:
             lines.append(f"{name} = {json.dumps(value)}\n")
     return "".join(lines + tables)
@@ -395,7 +403,8 @@ def child(plan: Plan, actor: Worker, command: str) -> Child:
         "OPENBLAS_NUM_THREADS": threads,
         "TOKENIZERS_PARALLELISM": "false",
     }
-    words = [sys.executable, "-m", "verillm_node.cli", command]
+    python = plan.vllm_python if actor.is_on_vllm and plan.vllm_python else Path(sys.executable)
+    words = [str(python), "-m", "verillm_node.cli", command]
     words += ["--config", str(actor.config), "--follow-stdin"]
     return Child(actor.name, words, plan.folder / "logs" / f"{actor.name}.log", environment)
 

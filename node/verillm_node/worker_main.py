@@ -6,6 +6,7 @@ import socket
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from verillm import __version__, api
 from verillm.api import Info, TaskSubmission
@@ -53,16 +54,25 @@ def read_spec(path: Path) -> ModelSpec:
     return spec_from_json(value)
 
 
-def make_engine(settings: EngineSettings, devnet: bool) -> Engine:
-    """The engine of a model folder, not started yet."""
+def make_engine(settings: EngineSettings, devnet: bool, home: Path | None = None) -> Engine:
+    """The engine of a model folder, not started yet; `home` takes states that outgrow memory."""
     if settings.model is None:
         raise ConfigError("engine.model names no folder")
     if settings.transform is not None and not devnet:
         raise ConfigError("engine.transform changes the model: only a devnet may do that")
     transform = None if settings.transform is None else load_transform(settings.transform)
-    options: dict[str, int] = {"max_batch": settings.max_batch, "max_tokens": settings.max_tokens}
+    options: dict[str, Any] = {"max_batch": settings.max_batch, "max_tokens": settings.max_tokens}
+    if settings.kind != "tiny":
+        options["attention"] = settings.attention
     if settings.kind == "torch" and settings.threads:
         options["threads"] = settings.threads
+    if settings.kind == "vllm":
+        options |= {
+            "compiled": settings.compiled,
+            "states_memory": settings.states_memory_mib << 20,
+            "states_disk": settings.states_disk_mib << 20,
+            "states_folder": home,
+        }
     return open_engine(
         settings.model, kind=settings.kind, dtype=settings.dtype, transform=transform, **options
     )
@@ -107,7 +117,7 @@ def run_worker(settings: WorkerSettings, follow_stdin: bool = False) -> None:
     listener = listen(settings.http.host, settings.http.port)
     try:
         spec = read_spec(settings.spec)
-        engine = make_engine(settings.engine, settings.devnet)
+        engine = make_engine(settings.engine, settings.devnet, settings.home)
         _check_model(settings, engine, spec)
         operator_chain, chain = open_chain(settings.chain, keys)
         database = Database(settings.home / "worker.sqlite")

@@ -45,7 +45,7 @@ def test_paths_are_read_from_the_files_own_folder(tmp_path: Path) -> None:
         ("port = 9000", "port = 9000\nprot = 1", "unknown setting http.prot"),
         ("port = 9000", 'port = "9000"', "http.port must be a int"),
         ("port = 9000", "port = true", "http.port must be a int"),
-        ('kind = "tiny"', 'kind = "magic"', "engine.kind must be one of torch, tiny"),
+        ('kind = "tiny"', 'kind = "magic"', "engine.kind must be one of torch, vllm, tiny"),
         ('home = "home"', "home = 3", "home must be a"),
         ('home = "home"', "home = ", "not TOML"),
     ],

@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,13 +46,19 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
 }
 PROBE_TOKENS = 16
+BLOCK = 128
+"""Tokens of the largest cache block that a backend takes by itself."""
 HEAD_NAMES = ("lm_head.weight", "model.embed_tokens.weight")
 _numbers = itertools.count()
+_alone = threading.Lock()
+"""vLLM keeps its device groups in globals: a second model's end would take the first one's away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to load: `compiled` runs torch.compile and, on GPUs, CUDA graphs."""
+    """How to load: `compiled` runs torch.compile and, on GPUs, CUDA graphs; `cache_blocks` makes
+    the key-value cache smaller than `tokens` and `rows` ask for.
+    """
 
     dtype: Dtype
     rows: int
@@ -59,6 +67,7 @@ class Options:
     attention: str | None = None
     compiled: bool = False
     weights: WeightTransform | None = None
+    cache_blocks: int | None = None
 
 
 def load(folder: Path, options: Options, listener: Listener) -> VllmServing:
@@ -70,26 +79,40 @@ def load(folder: Path, options: Options, listener: Listener) -> VllmServing:
         raise ModelNotTraceable(f"{folder.name}: logits are more than final state times head rows")
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    if not _alone.acquire(blocking=False):
+        raise EngineUnavailable("another model runs on vLLM in this process")
     try:
-        import vllm  # noqa: F401 - fails here if the installation is incomplete
-    except ImportError as error:
-        raise EngineMissing(f"vLLM does not import: {error}") from error
+        return _open(folder, config, options, listener)
+    except BaseException:
+        _alone.release()
+        raise
+
+
+def _open(folder: Path, config: ModelConfig, options: Options, listener: Listener) -> VllmServing:
     with _explained(folder):
         engine = _start(folder, config, options)
     runner = engine.model_executor.driver_worker.worker.model_runner
     head = _head(folder, options.weights, runner.device)
     serving = VllmServing(engine, runner, head, listener)
-    serving.check(options.attention)
+    try:
+        serving.check(options.attention)
+    except BaseException:
+        serving.shut()
+        raise
     return serving
 
 
 @contextlib.contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    """Raise what vLLM says at start as one of ours."""
+    """Raise what vLLM says at start as one of ours; what it only warns of is not for operators."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     except VeriLLMError:
         raise
+    except ImportError as error:
+        raise EngineMissing(f"vLLM does not import: {error}") from error
     except MemoryError as error:
         raise EngineOutOfMemory(f"{folder.name} does not fit: {error}") from error
     except Exception as error:
@@ -120,6 +143,8 @@ def _start(folder: Path, config: ModelConfig, options: Options) -> Any:
         "disable_log_stats": True,
         "load_format": _register_loader(config, options.weights),
     }
+    if options.cache_blocks is not None:
+        arguments["num_gpu_blocks_override"] = options.cache_blocks
     if options.attention is not None:
         arguments["attention_backend"] = options.attention
     if options.compiled:  # a full graph replays without the model's Python, and so without hooks
@@ -129,16 +154,15 @@ def _start(folder: Path, config: ModelConfig, options: Options) -> Any:
 
 def _cache_bytes(folder: Path, options: Options) -> int:
     """Return the size of a key-value cache of so many tokens, in whole blocks for every row."""
-    import json
+    from transformers import AutoConfig
 
-    whole = json.loads((folder / "config.json").read_text("utf-8"))
-    text = whole.get("text_config", whole)
-    heads = text.get("num_key_value_heads", text["num_attention_heads"])
-    size = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
+    whole = AutoConfig.from_pretrained(folder, local_files_only=True)
+    text = whole.get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     width = 2 if options.dtype == "bfloat16" else 4
-    block = 128
-    tokens = -(-options.tokens // block) * block + block * (options.rows + 1)
-    return int(2 * text["num_hidden_layers"] * heads * size * width * tokens)
+    tokens = -(-options.tokens // BLOCK) * BLOCK + BLOCK * (options.rows + 1)
+    return int(2 * text.num_hidden_layers * heads * size * width * tokens)
 
 
 def _register_loader(config: ModelConfig, weights: WeightTransform | None) -> str:
@@ -265,6 +289,11 @@ class VllmServing:
         check_slack(self.head, finals, self._hooks.logits_of(finals))
 
     def close(self) -> None:
+        """Free the model, and let another one load."""
+        self.shut()
+        _alone.release()
+
+    def shut(self) -> None:
         """Free the model."""
         self._engine.engine_core.shutdown()
 
