@@ -1,7 +1,8 @@
 """How clearly a rival beats a token by one state: integers only, as the Prover computes it (§8.2).
 
-A bf16 value is `mantissa · 2^(exponent - 134)`. Products stand in units of 2^-84: cut off below,
-and refused from 2^130, which no float32 holds, so that no engine chose a token by it.
+A bf16 value is `mantissa · 2^(exponent - 134)`. Products stand in units of 2^-84: nothing where
+their exponents' sum is below 184 (below 2^-68), and refused from 384 (2^130), which no float32
+holds, so that no engine chose a token by it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from verillm.statistics import is_finite
 from verillm.types import PPM, Bits, Hash32
 
 POINT = 84
-_UNIT = 268 - POINT
+_CUT = 268 - POINT
 _TOO_LARGE = 384
 _ROUNDINGS = 32
 """Beyond one for each product: of noise, temperature and score."""
@@ -52,7 +53,7 @@ class Margin:
 
 
 def dot(state: Sequence[int], row: Sequence[int]) -> Dot:
-    """Exact but for what lies below 2^-84 of each product; bf16 bits, all finite.
+    """Exact but for products below 2^-68; bf16 bits, all finite.
 
     Raises InputError for a product that no float32 holds.
     """
@@ -62,9 +63,9 @@ def dot(state: Sequence[int], row: Sequence[int]) -> Dot:
         scale = max(p, 1) + max(q, 1)
         if scale >= _TOO_LARGE:
             raise InputError("a product of state and row that no float32 holds")
-        product = (x & 0x7F | (p > 0) << 7) * (y & 0x7F | (q > 0) << 7)
-        shift = scale - _UNIT
-        product = product << shift if shift >= 0 else product >> -shift
+        if scale < _CUT:
+            continue
+        product = (x & 0x7F | (p > 0) << 7) * (y & 0x7F | (q > 0) << 7) << scale - _CUT
         magnitude += product
         total += -product if (x ^ y) >> 15 else product
     return Dot(total, magnitude)

@@ -8,6 +8,8 @@ import {
     Inner,
     Item,
     ItemLeaf,
+    Job,
+    JobId,
     ModelId,
     ModelSpec,
     Piece,
@@ -35,6 +37,13 @@ struct Made {
 struct Output {
     bytes tokens;
     bytes32[] path;
+}
+
+/// @notice Token `at` of a verifier's prompt: by its task, and by the request where it is of the request's prompt.
+struct Told {
+    uint32 at;
+    Piece given;
+    Piece asked;
 }
 
 /// @notice A row of the language-model head, as bf16 bits, under the model's head root.
@@ -67,6 +76,32 @@ struct Witness {
     Made made;
     Entry entry;
     bytes finalState;
+}
+
+/// @title What proofs ask of a network
+/// @notice Who they call, and what it answers.
+/// @dev A part of IVeriLLM: a proof needs no more.
+interface IProvable {
+    /// @notice The id of a job: its EIP-712 digest there.
+    function jobIdOf(Job calldata job) external view returns (JobId);
+    /// @notice Whom a key acts for: its operator, or itself.
+    function operatorOf(address hotKey) external view returns (address operator);
+    /// @notice Punishes a party for what a proof showed: 0 the inferencer, 1..m a member, 255 the scheduler.
+    function convict(
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming,
+        uint8 party,
+        uint8 reason,
+        address finder
+    ) external;
+    /// @notice Speaks against a claim that a proof on the states of a committee majority contradicts.
+    function overrule(
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming,
+        address finder
+    ) external;
 }
 
 /// @title Objective proofs: what one call shows without a committee
@@ -206,7 +241,7 @@ interface IProver {
         Output calldata output
     ) external;
 
-    /// @notice A verifier's task has another token at `at` than the request (`prompt`) or the posted `output` has.
+    /// @notice A verifier's task has another token at `told.at` than the request or the posted output has.
     /// @dev Held to the posted output and not to the inferencer's trace: that is the worker's word, unseen by the
     /// scheduler when it sends tasks out.
     function promptDiffers(
@@ -218,9 +253,7 @@ interface IProver {
         uint8 party,
         Given calldata given,
         Asked calldata asked,
-        uint32 at,
-        Piece calldata piece,
-        Piece calldata prompt,
+        Told calldata told,
         Output calldata output
     ) external;
 

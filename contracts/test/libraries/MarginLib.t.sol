@@ -11,7 +11,7 @@ contract MarginCalls {
     function dot(bytes calldata state, bytes calldata row)
         external
         pure
-        returns (int256 sum, uint256 magnitude, bool fits)
+        returns (MarginLib.Dot memory)
     {
         return MarginLib.dot(state, row);
     }
@@ -57,34 +57,40 @@ contract MarginLibTest is Test {
         assertTrue(good > 0 && good < states.length, "both kinds");
     }
 
-    function test_fuzz_dot_equalsItsPlainTwin(bytes32[4] calldata words) public view {
-        bytes memory state = abi.encodePacked(words[0], words[1]);
-        bytes memory row = abi.encodePacked(words[2], words[3]);
-        (int256 sum, uint256 magnitude, bool fits) = _calls.dot(state, row);
-        (int256 expected, uint256 expectedMagnitude, bool expectedFits) = _plainDot(state, row);
-        assertEq(fits, expectedFits, "fits");
-        if (!fits) return;
-        assertEq(sum, expected, "sum");
-        assertEq(magnitude, expectedMagnitude, "magnitude");
+    function test_fuzz_dot_equalsItsPlainTwin(bytes32[4] calldata words) public {
+        _equalsItsTwin(abi.encodePacked(words[0], words[1]), abi.encodePacked(words[2], words[3]));
     }
 
-    /// @notice The same at exponents of real states, where every product fits and few are cut off.
-    function test_fuzz_dot_equalsItsPlainTwinNearOne(uint256 random, uint256 other) public view {
-        bytes memory state = abi.encodePacked((random & ~_EXPONENTS) | (other & _LOW) | _HIGH);
-        bytes memory row = abi.encodePacked((other & ~_EXPONENTS) | (random & _LOW) | _HIGH);
-        (int256 sum, uint256 magnitude, bool fits) = _calls.dot(state, row);
-        (int256 expected, uint256 expectedMagnitude,) = _plainDot(state, row);
-        assertTrue(fits);
-        assertEq(sum, expected, "sum");
-        assertEq(magnitude, expectedMagnitude, "magnitude");
+    /// @notice The same with exponents from 0 to 191, where every product fits and some are cut off.
+    function test_fuzz_dot_equalsItsPlainTwinWhereAllFits(bytes32[4] calldata words) public {
+        bytes memory state =
+            abi.encodePacked(uint256(words[0]) & _FITTING, words[1] & bytes32(_FITTING));
+        bytes memory row =
+            abi.encodePacked(uint256(words[2]) & _FITTING, words[3] & bytes32(_FITTING));
+        _equalsItsTwin(state, row);
     }
 
-    function test_dot_fitsBelow384_andNotFromThere() public view {
-        (int256 sum,, bool fits) = _calls.dot(_one(0x6000), _one(0x5f80)); // exponents 192 and 191
-        assertTrue(fits);
-        assertEq(sum, int256(1) << (14 + 199));
-        (,, fits) = _calls.dot(_one(0x6000), _one(0x6000));
-        assertFalse(fits);
+    /// @notice The same at exponents of real states.
+    function test_fuzz_dot_equalsItsPlainTwinNearOne(uint256 random, uint256 other) public {
+        _equalsItsTwin(
+            abi.encodePacked((random & ~_EXPONENTS) | (other & _LOW) | _HIGH),
+            abi.encodePacked((other & ~_EXPONENTS) | (random & _LOW) | _HIGH)
+        );
+    }
+
+    function test_dot_fitsBelow384_andNotFromThere() public {
+        // Exponents 192 and 191.
+        assertEq(_calls.dot(_one(0x6000), _one(0x5f80)).sum, int256(1) << (14 + 199));
+        assertEq(_calls.dot(_one(0xe000), _one(0x5f80)).sum, -(int256(1) << (14 + 199)));
+        vm.expectRevert(IProver.ProductTooLarge.selector);
+        _calls.dot(_one(0x6000), _one(0x6000));
+    }
+
+    function test_dot_isNothingBelow184_andExactFromThere() public view {
+        assertEq(_calls.dot(_one(0x2e00), _one(0x2dff)).sum, 0); // exponents 92 and 91
+        assertEq(_calls.dot(_one(0x2e01), _one(0xae7f)).sum, -int256(129 * 255)); // 92 and 92
+        assertEq(_calls.dot(_one(0x0001), _one(0x5b80)).sum, 128); // subnormal, and 183
+        assertEq(_calls.dot(_one(0x0001), _one(0x5b00)).sum, 0);
     }
 
     function test_truncates_onlyWhereATestIsOn() public view {
@@ -101,6 +107,18 @@ contract MarginLibTest is Test {
         0x0780078007800780078007800780078007800780078007800780078007800780;
     uint256 private constant _HIGH =
         0x3800380038003800380038003800380038003800380038003800380038003800;
+
+    uint256 private constant _FITTING =
+        ~uint256(0x2000200020002000200020002000200020002000200020002000200020002000);
+
+    function _equalsItsTwin(bytes memory state, bytes memory row) private {
+        (int256 sum, uint256 magnitude, bytes4 refusal) = _plainDot(state, row);
+        if (refusal != 0) vm.expectRevert(refusal);
+        MarginLib.Dot memory found = _calls.dot(state, row);
+        if (refusal != 0) return;
+        assertEq(found.sum, sum, "sum");
+        assertEq(found.magnitude, magnitude, "magnitude");
+    }
 
     function _gap(string memory json, uint256 i) private pure returns (int256) {
         return MarginLib.noise(
@@ -119,19 +137,17 @@ contract MarginLibTest is Test {
     function _plainDot(bytes memory state, bytes memory row)
         private
         pure
-        returns (int256 sum, uint256 magnitude, bool fits)
+        returns (int256 sum, uint256 magnitude, bytes4 refusal)
     {
-        fits = true;
         for (uint256 i = 0; i < state.length; i += 2) {
             uint256 a = (uint256(uint8(state[i])) << 8) | uint8(state[i + 1]);
             uint256 b = (uint256(uint8(row[i])) << 8) | uint8(row[i + 1]);
             (uint256 p, uint256 m) = _parts(a);
             (uint256 q, uint256 n) = _parts(b);
-            if (p + q >= 384) {
-                fits = false;
-                continue;
-            }
-            uint256 product = p + q >= 184 ? (m * n) << (p + q - 184) : (m * n) >> (184 - p - q);
+            if (p == 255 || q == 255) return (0, 0, IProver.NotFinite.selector);
+            if (p + q >= 384) refusal = IProver.ProductTooLarge.selector;
+            if (p + q < 184 || p + q >= 384) continue;
+            uint256 product = (m * n) << (p + q - 184);
             magnitude += product;
             sum += (a ^ b) & 0x8000 == 0 ? int256(product) : -int256(product);
         }
