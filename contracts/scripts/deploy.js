@@ -51,8 +51,9 @@ async function main() {
   const address = async (name, args) => (await create(name, args)).contractAddress;
   const token = !config.token || config.token === ZERO ? await address("DevToken") : config.token;
   const adjudicator = await address("Adjudicator");
+  const prover = await address("Prover");
   const artifact = await hre.artifacts.readArtifact("VeriLLM");
-  const terms = { prover: ZERO, ...config, token, adjudicator, recourse: ZERO };
+  const terms = { ...config, token, adjudicator, prover, recourse: ZERO };
   let recourse = ZERO;
   for (const name of [...EXTENSIONS].reverse()) {
     recourse = await address(name, encode(artifact, terms) + word(recourse));
@@ -63,6 +64,7 @@ async function main() {
     chainId: Number(await hre.network.provider.send("eth_chainId")),
     contract: receipt.contractAddress,
     adjudicator,
+    prover,
     token,
     block: Number(receipt.blockNumber),
     transaction: receipt.transactionHash,

@@ -64,12 +64,11 @@ def chain(world: World) -> Chain:
 def test_a_deployment_keeps_its_configuration(net: Net) -> None:
     found = net.chain(dev_account(0)).config()
     at = net.deployment
-    assert found == replace(
-        net.config, token=at.token, adjudicator=at.adjudicator, recourse=found.recourse
-    )
+    expected = replace(net.config, token=at.token, adjudicator=at.adjudicator, prover=at.prover)
+    assert found == replace(expected, recourse=found.recourse)
 
 
-@pytest.mark.parametrize("name", ["contract", "adjudicator", "recourse"])
+@pytest.mark.parametrize("name", ["contract", "adjudicator", "prover", "recourse"])
 def test_contracts_stay_under_the_code_size_limit(net: Net, name: str) -> None:
     config = net.chain(dev_account(0)).config()
     address = config.recourse if name == "recourse" else getattr(net.deployment, name)

@@ -49,7 +49,9 @@ class Token:
     def __init__(self, anvil: Anvil) -> None:
         self.anvil = anvil
         token, block = deploy_token(anvil.url, dev_account(0))
-        self.deployment = Deployment(31_337, token, ZERO_ADDRESS, token, block, Hash32(bytes(32)))
+        self.deployment = Deployment(
+            31_337, token, ZERO_ADDRESS, ZERO_ADDRESS, token, block, Hash32(bytes(32))
+        )
         self.chain = Chain(anvil.url, self.deployment, SENDER, poll=0.01)
 
     def balance(self, owner: ChecksumAddress) -> int:

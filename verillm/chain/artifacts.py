@@ -32,7 +32,7 @@ T = TypeVar("T")
 Component = Mapping[str, Any]
 EXTENSIONS: Final = ("Recourse",)
 """Contracts whose code VeriLLM runs on its own storage, in the order in which it asks them."""
-CONTRACTS: Final = ("VeriLLM", *EXTENSIONS, "Adjudicator", "DevToken")
+CONTRACTS: Final = ("VeriLLM", *EXTENSIONS, "Adjudicator", "Prover", "DevToken")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,17 @@ def deploy(
     """
     chain = _Bare(rpc_, account)
     try:
-        token, adjudicator = config.token, config.adjudicator
+        token, adjudicator, prover = config.token, config.adjudicator, config.prover
         if token == ZERO_ADDRESS:
             token = chain.create("DevToken")
             mint = artifacts.functions("DevToken")["mint"].encode(account.address, token_supply)
             chain.send(Call("mint", token, mint))
         if adjudicator == ZERO_ADDRESS:
             adjudicator = chain.create("Adjudicator")
-        config = replace(config, token=token, adjudicator=adjudicator, recourse=ZERO_ADDRESS)
+        if prover == ZERO_ADDRESS:
+            prover = chain.create("Prover")
+        config = replace(config, token=token, adjudicator=adjudicator, prover=prover)
+        config = replace(config, recourse=ZERO_ADDRESS)
         recourse = ZERO_ADDRESS
         for name in reversed(artifacts.EXTENSIONS):
             recourse = chain.create(name, config, recourse)
@@ -50,6 +53,7 @@ def deploy(
         chain_id=chain.deployment.chain_id,
         contract=_created(mined),
         adjudicator=adjudicator,
+        prover=prover,
         token=token,
         block=mined.block_number,
         transaction=mined.transaction,
@@ -71,7 +75,7 @@ class _Bare(Chain):
 
     def __init__(self, rpc_: str | BaseProvider, account: LocalAccount) -> None:
         chain_id = _chain_id(rpc_)
-        nothing = Deployment(chain_id, ZERO_ADDRESS, ZERO_ADDRESS, ZERO_ADDRESS, 0, NOTHING)
+        nothing = Deployment(chain_id, *(ZERO_ADDRESS,) * 4, 0, NOTHING)
         super().__init__(rpc_, nothing, account)
         self._checked = True
 

@@ -70,6 +70,7 @@ class Deployment:
     chain_id: int
     contract: ChecksumAddress
     adjudicator: ChecksumAddress
+    prover: ChecksumAddress
     token: ChecksumAddress
     block: int
     transaction: Hash32
@@ -85,6 +86,7 @@ class Deployment:
             "chainId": self.chain_id,
             "contract": self.contract,
             "adjudicator": self.adjudicator,
+            "prover": self.prover,
             "token": self.token,
             "block": self.block,
             "transaction": api.to_hex(self.transaction),
@@ -98,6 +100,7 @@ class Deployment:
             chain_id=fields.number("chainId", 64),
             contract=fields.address("contract"),
             adjudicator=fields.address("adjudicator"),
+            prover=fields.address("prover"),
             token=fields.address("token"),
             block=fields.number("block", 64),
             transaction=fields.hash("transaction"),
