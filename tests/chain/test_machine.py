@@ -1,0 +1,288 @@
+"""The deployed contracts and the in-memory reference take the same calls, right and wrong ones.
+
+After every step all money, seats, jobs and rounds are equal in both, what is held is what is owed,
+and in the end anyone can bring every job to its end, which leaves nothing locked.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import (
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from hypothesis.strategies import (
+    booleans,
+    integers,
+    lists,
+    sampled_from,
+)
+
+from tests.chain.casework import Case, Plan, posted, sealed
+from tests.chain.conftest import Net
+from tests.chain.life import (
+    SIZE,
+    VERDICTS,
+    Life,
+    attesting,
+    clients,
+    operators,
+    outcomes,
+    parties,
+    people,
+    plans,
+    rarely,
+    reasons,
+    schedulers,
+    seats,
+    some_parties,
+)
+from tests.chain.town import Town, inhabited
+from verillm.chain.reads import Status
+from verillm.types import Outcome, Reason
+
+
+class Jobs(Life):
+    """Anyone calls anything at any time; most of it is a network at work."""
+
+    # ── Jobs ────────────────────────────────────────────────────────────────────────────────────
+    @initialize(plan=plans, stage=integers(0, 3))
+    def begin(self, plan: Plan, stage: int) -> None:
+        case = self.town.draft(plan)
+        for step in (self.town.post, self.town.seal, self.town.claim)[:stage]:
+            step(case)
+        self.cases += [case] * (stage > 0)
+
+    @rule(plan=plans, client=clients, scheduler=schedulers, seat=seats, hot=booleans())
+    def post(self, plan: Plan, client: int, scheduler: int, seat: int, hot: bool) -> None:
+        case = self._draft(plan, client, scheduler, seat)
+        self._post(case, case.scheduler, self._key(case.worker, hot))
+
+    @rule(
+        plan=plans,
+        seat=seats,
+        change=sampled_from(
+            [
+                {"deadline": -1},
+                {"deadline": 602},
+                {"deadline": 601},
+                {"requests": 0},
+                {"requests": 4_097},
+                {"requests": 4_096},
+                {"max_fee": 0},
+                {"max_fee": 9_000},
+                {"max_fee": 4_000},
+                {"nonce": 1},
+            ]
+        ),
+    )
+    def post_another_job(self, plan: Plan, seat: int, change: dict[str, int]) -> None:
+        if "deadline" in change:
+            change = {"deadline": self.beside.now + change["deadline"]}
+        case = self._draft(plan, 0, 0, seat, **change)
+        self._post(case, case.scheduler, case.worker)
+
+    @rule(
+        plan=plans,
+        seat=seats,
+        flaw=sampled_from(["caller", "signer", "client", "lock", "deep", "quote", "late", "last"]),
+    )
+    def post_wrongly(self, plan: Plan, seat: int, flaw: str) -> None:
+        case = self._draft(plan, 0, 0, seat)
+        caller = self.town.schedulers[flaw == "caller"]
+        case.lock += {"lock": -1, "deep": 5_000}.get(flaw, 0)
+        if flaw == "quote" and self.cases:
+            case.quote = self.cases[-1].quote
+        if flaw == "client":
+            case.client = self.town.clients[1]
+        signer = self.town.auditor if flaw == "signer" else case.worker
+        self._post(case, caller, signer, wait={"late": 301, "last": 300}.get(flaw, 1))
+
+    @precondition(lambda self: self._at(Status.POSTED))
+    @rule(which=integers(0), hot=booleans())
+    def seal(self, which: int, hot: bool) -> None:
+        self._seal(self._at(Status.POSTED)[-1 - which % 2 :][0], "", hot)
+
+    @precondition(lambda self: self.cases)
+    @rule(
+        which=integers(0),
+        flaw=sampled_from(
+            ["", "caller", "secret", "inner", "order", "inners", "signatures", "signer", "record"]
+        ),
+    )
+    def seal_wrongly(self, which: int, flaw: str) -> None:
+        self._seal(self._case(which), flaw, False)
+
+    @precondition(lambda self: self._at(Status.SEALED))
+    @rule(
+        by=operators,
+        verdict=sampled_from(VERDICTS),
+        paid=rarely(0b111, 0b011, 0b101, 0),
+        signers=rarely(0b111, 0b011),
+    )
+    def claim(self, by: int, verdict: tuple[Outcome, Reason], paid: int, signers: int) -> None:
+        case = self._at(Status.SEALED)[-1]
+        who = [each if signers >> k & 1 else None for k, each in enumerate(self._members(case))]
+        signed = self.work.attestations(case, *verdict, who)
+        values = [posted(case), sealed(case), *verdict, paid, case.bundle, signed]
+        self._took(case, self._operator(by), "claim", *values)
+
+    @precondition(lambda self: self.cases)
+    @rule(
+        which=integers(0),
+        by=people,
+        outcome=outcomes,
+        reason=reasons,
+        paid=rarely(0b111, 0b011, 0b101, 0, 0b1111),
+        signers=attesting,
+    )
+    def claim_wrongly(
+        self,
+        which: int,
+        by: int,
+        outcome: Outcome,
+        reason: Reason,
+        paid: int,
+        signers: list[int | None],
+    ) -> None:
+        case = self._sealed_case(which)
+        if case is None:
+            return
+        signed = self._attested(case, outcome, reason, signers)
+        values = [posted(case), sealed(case), outcome, reason, paid, case.bundle, signed]
+        self._took(case, self._person(by), "claim", *values)
+
+    @precondition(lambda self: self.cases)
+    @rule(which=integers(0), by=people)
+    def finalize(self, which: int, by: int) -> None:
+        if (case := self._sealed_case(which)) is not None:
+            self._send(self._person(by), "finalize", *self.work.record(case))
+
+    @precondition(lambda self: self.cases)
+    @rule(which=integers(0), by=people)
+    def refund(self, which: int, by: int) -> None:
+        self._send(self._person(by), "refund", posted(self._case(which)))
+
+    @precondition(lambda self: self.cases)
+    @rule(which=integers(0), by=people, outcome=outcomes, reason=reasons, signers=attesting)
+    def challenge_wrongly(
+        self, which: int, by: int, outcome: Outcome, reason: Reason, signers: list[int | None]
+    ) -> None:
+        if (case := self._sealed_case(which)) is not None:
+            signed = self._attested(case, outcome, reason, signers)
+            values = (*self.work.record(case), outcome, reason, case.bundle, signed)
+            self._send(self._person(by), "challenge", *values)
+
+    @precondition(lambda self: self._at(Status.SEALED, Status.CLAIMED))
+    @rule(
+        by=operators,
+        attested=rarely(Reason.NONE, Reason.MARGIN_MEAN),
+        opened=sampled_from(["", "all", "some"]),
+        silent=some_parties,
+    )
+    def challenge(self, by: int, attested: Reason, opened: str, silent: frozenset[int]) -> None:
+        case = self._at(Status.SEALED, Status.CLAIMED)[-1]
+        late = self._state(case).status is Status.SEALED
+        if late:
+            self.beside.pass_time(self.reference.config.claim_window)
+        values: tuple[Any, ...] = self.work.record(case)
+        if attested is not Reason.NONE:
+            signed = self.work.attestations(case, Outcome.REFUND, attested, self._members(case))
+            values = (*values, Outcome.REFUND, attested, case.bundle, signed)
+        self._send(self._operator(by), "challenge", *values)
+        if opened and self._state(case).status is Status.CHALLENGED:
+            self._open(case, silent if opened == "some" else frozenset())
+
+    # ── The public round ────────────────────────────────────────────────────────────────────────
+    @precondition(lambda self: self.cases)
+    @rule(which=integers(0), place=integers(0, 2), by=people)
+    def reveal(self, which: int, place: int, by: int) -> None:
+        case = self._sealed_case(which)
+        if case is not None and place < len(self.work.checked(case)):
+            self._send(self._person(by), "reveal", *self.work.reveal(case, place))
+
+    @precondition(lambda self: self.cases)
+    @rule(which=integers(0), place=integers(0, 1), index=integers(0, 3), party=parties)
+    def serve(self, which: int, place: int, index: int, party: int) -> None:
+        case = self._sealed_case(which)
+        if case is not None and self._exists(case, place, index):
+            values = self.work.serve(case, place, index, party)
+            self._send(self.town.auditor, "serve", *values)
+
+    @precondition(lambda self: self.cases)
+    @rule(
+        which=integers(0),
+        place=integers(0, 1),
+        index=integers(0, 3),
+        shown=lists(parties, min_size=1, max_size=4),
+    )
+    def compare(self, which: int, place: int, index: int, shown: list[int]) -> None:
+        case = self._sealed_case(which)
+        if case is not None and self._exists(case, place, index):
+            values = self.work.compare(case, place, index, shown)
+            self._send(self.town.auditor, "compare", *values)
+
+    @precondition(lambda self: self.cases)
+    @rule(which=integers(0), by=people)
+    def adjudicate(self, which: int, by: int) -> None:
+        if (case := self._sealed_case(which)) is not None:
+            self._send(self._person(by), "adjudicate", *self.work.record(case))
+
+    @precondition(lambda self: self._at(Status.CHALLENGED))
+    @rule(by=people, wait=sampled_from([1, 61, 121]))
+    def adjudicate_in_time(self, by: int, wait: int) -> None:
+        self.beside.pass_time(wait)
+        case = self._at(Status.CHALLENGED)[-1]
+        self._send(self._person(by), "adjudicate", *self.work.record(case))
+
+    @precondition(lambda self: self._at(Status.CLAIMED))
+    @rule(by=people)
+    def finalize_in_time(self, by: int) -> None:
+        self.beside.pass_time(self.reference.config.dispute_window)
+        case = self._at(Status.CLAIMED)[-1]
+        self._send(self._person(by), "finalize", *self.work.record(case))
+
+    def _open(self, case: Case, silent: frozenset[int]) -> None:
+        """Reveal, serve and compare everything of everyone who is not silent."""
+        other = case.plan.other
+        whole = [k for k in range(SIZE + 1) if k not in silent | other]
+        for place in range(len(self.work.checked(case))):
+            self._send(self.town.auditor, "reveal", *self.work.reveal(case, place))
+            for index in range(len(self.work.where(case, place))):
+                for party in other if index == 0 else ():
+                    values = self.work.serve(case, place, index, party)
+                    self._send(self.town.auditor, "serve", *values)
+                values = self.work.compare(case, place, index, whole)
+                self._send(self.town.auditor, "compare", *values)
+
+
+@pytest.fixture(scope="module")
+def town(deployed: Net) -> Iterator[Town]:
+    with inhabited(deployed) as made:
+        yield made
+
+
+def live(town: Town, **limits: Any) -> None:
+    """Run the machine against one town; every life starts from the same state."""
+
+    class Here(Jobs):
+        pass
+
+    Here.town = town
+    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    profile = settings(deadline=None, suppress_health_check=quiet, database=None, **limits)
+    run_state_machine_as_test(Here, settings=profile)
+
+
+def test_the_contracts_do_what_the_reference_says(town: Town) -> None:
+    live(town, max_examples=8, stateful_step_count=30, derandomize=True, phases=[Phase.generate])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+def test_the_contracts_do_what_the_reference_says_for_long(town: Town) -> None:
+    live(town, max_examples=200, stateful_step_count=60)
