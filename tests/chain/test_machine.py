@@ -286,3 +286,24 @@ def test_the_contracts_do_what_the_reference_says(town: Town) -> None:
 @pytest.mark.timeout(3_600)
 def test_the_contracts_do_what_the_reference_says_for_long(town: Town) -> None:
     live(town, max_examples=200, stateful_step_count=60)
+
+
+def test_a_key_that_left_its_operator_is_not_ended_by_it(town: Town) -> None:
+    """Who stakes acts for itself again; another operator's key it may become thereafter."""
+    with town.beside.undone():
+        here, (first, second) = town.beside, town.schedulers
+        shared = town.auditor  # owns stake of its own, and gives it up below
+        amount = here.reference.account(shared.address).balance
+        here.must(shared.address, "request_stake_withdrawal", amount)
+        here.pass_time(here.config.unbonding)
+        here.must(shared.address, "withdraw_stake")
+        here.must(first.address, "set_hot_key", shared.address)
+        here.must(shared.address, "add_stake", 1)
+        here.must(shared.address, "request_stake_withdrawal", 1)
+        here.pass_time(here.config.unbonding)
+        here.must(shared.address, "withdraw_stake")
+        here.must(second.address, "set_hot_key", shared.address)
+        here.must(first.address, "set_hot_key", town.hot[first.address].address)
+        here.pass_time(here.config.key_grace)
+        assert here.chain.operator_of(shared.address) == second.address
+        here.compare()

@@ -88,8 +88,9 @@ abstract contract Accounts is IVeriLLMCore, Ledger {
         bool foreign = key.operator != address(0) && key.operator != msg.sender;
         bool funded = hotKey != msg.sender && _accounts[hotKey].balance != 0;
         require(hotKey != address(0) && !foreign && !funded, HotKeyTaken(hotKey));
-        address before = _hotKeys[msg.sender];
-        if (before != address(0)) _keys[before].validUntil = _from(KEY_GRACE);
+        // Not of a key that staked since: it acts for itself, or for another operator.
+        Key storage before = _keys[_hotKeys[msg.sender]];
+        if (before.operator == msg.sender) before.validUntil = _from(KEY_GRACE);
         key.operator = msg.sender;
         key.validUntil = 0;
         _hotKeys[msg.sender] = hotKey;

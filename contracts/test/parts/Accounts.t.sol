@@ -196,6 +196,24 @@ contract AccountsTest is Network {
         assertEq(network.operatorOf(victim), victim);
     }
 
+    function test_setHotKey_endsNoKeyOfAnother() public {
+        address shared = person("shared");
+        vm.prank(workers[0]);
+        network.setHotKey(shared);
+        _stake(shared, 1 ether);
+        vm.startPrank(shared);
+        network.requestStakeWithdrawal(1 ether);
+        pass(terms.unbonding);
+        network.withdrawStake();
+        vm.stopPrank();
+        vm.prank(workers[1]);
+        network.setHotKey(shared);
+        vm.prank(workers[0]);
+        network.setHotKey(person("new"));
+        pass(terms.keyGrace);
+        assertEq(network.operatorOf(shared), workers[1]);
+    }
+
     function test_setEndpoint_isAnEvent() public {
         vm.expectEmit(address(network));
         emit ILedger.EndpointSet(workers[0], "http://localhost");
