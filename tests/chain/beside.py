@@ -115,10 +115,12 @@ class Beside:
         snapshot, state = self.net.rpc("evm_snapshot"), self.reference.state.copy()
         at = Block(self.reference.block, self.reference.now)
         lost, jobs = set(self.reference.lost), list(self.watched.jobs)
-        yield
-        assert self.net.rpc("evm_revert", snapshot)
-        self.reference.state, self.reference.lost, self.watched.jobs = state, lost, jobs
-        self.reference.now, self.reference.block = at.timestamp, at.number
+        try:
+            yield
+        finally:
+            assert self.net.rpc("evm_revert", snapshot)
+            self.reference.state, self.reference.lost, self.watched.jobs = state, lost, jobs
+            self.reference.now, self.reference.block = at.timestamp, at.number
 
     # ── Calls ───────────────────────────────────────────────────────────────────────────────────
     def send(self, sender: ChecksumAddress, name: str, *values: Any, wait: int = 1) -> Said:

@@ -86,17 +86,17 @@ def tell(town: Town, story: Story) -> events.Finalized:
     case.lock += story.more
     town.post(case)
     if story.way is Way.UNSEALED:
-        here.pass_time(CONFIG.seal_window)
+        here.pass_time(CONFIG.seal_window - 1)
         return ended(here.must(auditor, "refund", posted(case)).events)
     town.seal(case)
     if story.way in (Way.UNCLAIMED, Way.LOST):
         if story.way is Way.LOST:
             here.forget(sealed(case).sealed_block)
-        here.pass_time(CONFIG.claim_window)
+        here.pass_time(CONFIG.claim_window - 1)
     else:
         claim(town, case, story)
     if story.way is Way.FINALIZED:
-        here.pass_time(CONFIG.dispute_window)
+        here.pass_time(CONFIG.dispute_window - 1)
         return ended(here.must(auditor, "finalize", *work.record(case)).events)
     said = here.must(town.operators[1].address, "challenge", *challenge(town, case, story))
     if story.way is Way.LOST:

@@ -132,7 +132,9 @@ def inhabited(net: Net) -> Iterator[Town]:
     """A town on this Anvil, gone afterwards."""
     snapshot = net.rpc("evm_snapshot")
     town = Town(net)
-    yield town
-    town.close()
-    net.rpc("anvil_autoImpersonateAccount", False)
-    assert net.rpc("evm_revert", snapshot)
+    try:
+        yield town
+    finally:
+        town.close()
+        net.rpc("anvil_autoImpersonateAccount", False)
+        assert net.rpc("evm_revert", snapshot)
