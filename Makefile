@@ -15,7 +15,7 @@ CONTRACTS   := $(shell find contracts/src -name '*.sol' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install model demo build check format test test-slow vllm test-vllm analyse coverage bench lab lab-live lab-game clean
+.PHONY: help install model demo build check format test test-slow vllm test-vllm bench-vllm analyse coverage bench lab lab-live lab-game clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -74,7 +74,13 @@ coverage: install build model  ## branch coverage of the fast Python tests
 	$(BIN)/coverage report
 
 bench: install build model  ## every figure that the documentation states
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+	@for script in $(filter-out $(BENCH_APART),$(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+BENCH_APART := bench/machine.py bench/serving.py bench/shapes.py
+
+bench-vllm: install model vllm  ## the vLLM engine's figures, and the roofline model against them
+	@$(VLLM_BIN)/python bench/serving.py --out .venv-vllm/serving.json
+	@$(VLLM_BIN)/python bench/roofline.py --measured .venv-vllm/serving.json
 
 SECOND := $(HOME)/.cache/verillm/models/random-qwen2
 LAB    := $(HOME)/.cache/verillm/lab
