@@ -48,18 +48,19 @@ contract Adjudicator is IAdjudicator {
         uint8 committee;
     }
 
-    /// @dev Bit p of a mask is party p. `positions` counts those of all revealed requests, `served` those that
-    /// a party opened. Bit maps hold 64 bits for each checked request.
+    /// @dev Bit p of a mask is party p: the inferencer, at most 7 members and, in a re-verification, as many of the
+    /// first committee behind them. `positions` counts those of all revealed requests, `served` those that a party
+    /// opened. Bit maps hold 64 bits for each checked request.
     struct Round {
         uint40 revealBy;
         uint40 openBy;
         uint40 compareBy;
         uint8 revealed;
         uint16 positions;
-        uint8 nonFinite;
-        uint8 mismatched;
+        uint16 nonFinite;
+        uint16 mismatched;
         JobId jobId;
-        uint16[8] served;
+        uint16[16] served;
         mapping(uint256 checkedIndex => Lengths) lengths;
         mapping(uint256 party => BitMaps.BitMap) openings;
         mapping(uint256 pair => BitMaps.BitMap) compared;
@@ -215,6 +216,7 @@ contract Adjudicator is IAdjudicator {
         Round storage round = _rounds[msg.sender][record];
         Check storage model = _checks[modelId];
         uint8 members = uint8((1 << size) - 1); // at most 7
+        uint16 parties = uint16((2 << size) - 1); // witnesses beyond them decide nothing
         if (round.revealed < Math.min(requests, model.checkedRequests)) {
             // No positions exist yet, so nobody else is late.
             require(block.timestamp >= round.revealBy, DeadlineNotReached(round.revealBy));
@@ -222,8 +224,8 @@ contract Adjudicator is IAdjudicator {
         }
         uint8 silent = _silent(round, size);
         require(silent == 0 || block.timestamp >= round.openBy, DeadlineNotReached(round.openBy));
-        uint8 lost = silent | round.nonFinite;
-        uint8 out = lost | round.mismatched;
+        uint8 lost = silent | uint8(round.nonFinite & parties);
+        uint8 out = lost | uint8(round.mismatched & parties);
         uint8 good = ~(out >> 1) & members;
         // Causes in the order of docs/protocol.md §7; the first hit decides.
         if (silent & 1 != 0) return Verdict(Outcome.Slash, VerdictLib.WITHHELD, lost, good);
@@ -237,7 +239,43 @@ contract Adjudicator is IAdjudicator {
         return _judge(round, model, out, lost, size);
     }
 
+    /// @inheritdoc IAdjudicator
+    function witnesses(
+        bytes32 record,
+        ModelId modelId,
+        uint256 requests,
+        uint256 size,
+        uint256 total,
+        uint8 clique
+    ) external view returns (uint8 near, uint8 strange) {
+        Round storage round = _rounds[msg.sender][record];
+        Check storage model = _checks[modelId];
+        bool revealed = round.revealed == Math.min(requests, model.checkedRequests);
+        for (uint256 k = 0; k < total - size; ++k) {
+            uint256 party = size + 1 + k;
+            if ((round.mismatched >> party) & 1 != 0) continue;
+            bool shown = !revealed || round.served[party] == round.positions;
+            require(shown || block.timestamp >= round.openBy, DeadlineNotReached(round.openBy));
+            bool isNear = shown && (round.nonFinite >> party) & 1 == 0;
+            bool isStrange = !isNear;
+            if (isNear && clique != 0) {
+                (isNear, isStrange) = _stand(round, model, party, clique, size);
+            }
+            if (isNear) near |= uint8(1 << k); // at most 7
+            if (isStrange) strange |= uint8(1 << k);
+        }
+    }
+
     // ── Reads ───────────────────────────────────────────────────────────────────────────────────
+
+    /// @inheritdoc IAdjudicator
+    function checkedOf(ModelId modelId, uint256 requests, bytes32 draw)
+        external
+        view
+        returns (uint16[] memory)
+    {
+        return DrawLib.checkedRequests(draw, requests, _checks[modelId].checkedRequests);
+    }
 
     /// @inheritdoc IAdjudicator
     function drawOf(address network, Posting calldata posting, bytes32 secret, bytes32 beacon)
@@ -259,9 +297,9 @@ contract Adjudicator is IAdjudicator {
             JobId jobId,
             uint8 revealed,
             uint16 positions,
-            uint8 nonFinite,
-            uint8 mismatched,
-            uint16[8] memory served
+            uint16 nonFinite,
+            uint16 mismatched,
+            uint16[16] memory served
         )
     {
         Round storage round = _rounds[network][record];
@@ -405,7 +443,7 @@ contract Adjudicator is IAdjudicator {
         uint8 party = opening.party;
         if (!StatisticsLib.isFinite(opening.slices) || !StatisticsLib.isFinite(opening.finalState))
         {
-            round.nonFinite |= uint8(1 << party); // at most 7
+            round.nonFinite |= uint16(1 << party); // at most 14
         }
         uint256 index = _index(place);
         if (round.openings[party].get(index)) return;
@@ -416,7 +454,7 @@ contract Adjudicator is IAdjudicator {
     }
 
     function _markMismatched(Round storage round, uint8 party, uint16 checkedIndex) private {
-        uint8 bit = uint8(1 << party); // parties are at most 7
+        uint16 bit = uint16(1 << party); // parties are at most 14
         if (round.mismatched & bit != 0) return;
         round.mismatched |= bit;
         emit ItemMismatched(round.jobId, party, checkedIndex);
@@ -476,7 +514,31 @@ contract Adjudicator is IAdjudicator {
         for (uint256 party = 0; party <= size; ++party) {
             if (round.served[party] < round.positions) silent |= uint8(1 << party);
         }
-        return silent & ~round.mismatched;
+        return silent & uint8(~round.mismatched); // parties are at most 7
+    }
+
+    /// @dev Whether a witness agrees with a member of the clique, and whether it is a stranger to each of them; one
+    /// that nobody compared with somebody is neither.
+    function _stand(
+        Round storage round,
+        Check storage model,
+        uint256 party,
+        uint256 clique,
+        uint256 size
+    ) private view returns (bool near, bool strange) {
+        uint256 cells = uint256(round.positions) * model.layers;
+        strange = true;
+        for (uint256 member = 1; member <= size; ++member) {
+            if ((clique >> (member - 1)) & 1 == 0) continue;
+            PairStatistics memory sums = round.statistics[_pair(member, party)];
+            if (sums.cells != cells) {
+                require(block.timestamp >= round.compareBy, NotCompared(member, party));
+                strange = false;
+                continue;
+            }
+            near = near || VerdictLib.agree(sums, model.meanRefund, model.overRefund);
+            strange = strange && !VerdictLib.agree(sums, model.meanSlash, model.overSlash);
+        }
     }
 
     /// @dev Whether all pairs that count are compared at all positions; reverts as long as somebody may still.
@@ -521,7 +583,7 @@ contract Adjudicator is IAdjudicator {
             }
         }
         (Outcome outcome, uint8 reason, uint256 paid) = VerdictLib.judge(relations);
-        if (reason == VerdictLib.NO_CLIQUE && round.mismatched != 0) {
+        if (reason == VerdictLib.NO_CLIQUE && round.mismatched & ((2 << size) - 1) != 0) {
             reason = VerdictLib.TASK_MISMATCH;
         }
         return Verdict(outcome, reason, lost, uint8(paid)); // bits of at most 7 members

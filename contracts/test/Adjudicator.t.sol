@@ -346,7 +346,7 @@ contract AdjudicatorTest is Round {
                 assertEq(sums.cells, 2, "layers of one position");
             }
         }
-        (,,,,, uint16[8] memory served) = adjudicator.roundOf(address(network), _record(c));
+        (,,,,, uint16[16] memory served) = adjudicator.roundOf(address(network), _record(c));
         for (uint256 k = 0; k < 4; ++k) {
             assertEq(served[k], 1);
         }

@@ -258,9 +258,14 @@ abstract contract Network is Test {
         address sender
     ) internal returns (JobId) {
         bytes memory signed = _signed(c.parties[0], commitment);
+        bytes32 outputs = _outputsRoot(c);
         vm.prank(sender);
         return
-            network.post(c.job, c.quote, seat, commitment, OUTPUTS, lock, clientSignature, signed);
+            network.post(c.job, c.quote, seat, commitment, outputs, lock, clientSignature, signed);
+    }
+
+    function _outputsRoot(Case memory) internal view virtual returns (bytes32) {
+        return OUTPUTS;
     }
 
     /// @dev Puts the drawn committee behind the job and seals it, one block after post.
@@ -389,7 +394,8 @@ abstract contract Network is Test {
     /// @dev VeriLLM for `terms`, with the contracts whose code it runs, the last one first.
     function _deployNetwork() internal returns (IVeriLLM) {
         terms.recourse = address(0);
-        terms.recourse = _deploy("Recourse.sol:Recourse", abi.encode(terms, address(0)));
+        terms.recourse = _deploy("Appeals.sol:Appeals", abi.encode(terms, address(0)));
+        terms.recourse = _deploy("Recourse.sol:Recourse", abi.encode(terms, terms.recourse));
         return IVeriLLM(_deploy("VeriLLM.sol:VeriLLM", abi.encode(terms)));
     }
 

@@ -15,6 +15,7 @@ abstract contract Round is Network {
         Honest, // within rounding
         Coarse, // between the tiers: like int8 weights
         Strange, // another model
+        Captured, // yet another one, the same for all who run it
         Infinite // one value is not finite
     }
 
@@ -116,6 +117,7 @@ abstract contract Round is Network {
         Kind kind = kinds[party.owner];
         bytes32 stream = keccak256(abi.encode(what, position));
         if (kind == Kind.Strange) stream = keccak256(abi.encode(stream, party.owner));
+        if (kind == Kind.Captured) stream = keccak256(abi.encode(stream, "captured"));
         bytes32 noise = keccak256(abi.encode(stream, party.owner, "noise"));
         uint256 words = size / 32;
         bytes32[] memory out = new bytes32[](words);
@@ -223,12 +225,12 @@ abstract contract Round is Network {
         internal
     {
         uint256 count = 0;
-        for (uint256 k = 0; k < 4; ++k) {
+        for (uint256 k = 0; k < c.parties.length; ++k) {
             count += (who >> k) & 1;
         }
         Opening[] memory openings = new Opening[](count);
         count = 0;
-        for (uint256 k = 0; k < 4; ++k) {
+        for (uint256 k = 0; k < c.parties.length; ++k) {
             if ((who >> k) & 1 != 0) openings[count++] = _opening(c, k, index, position);
         }
         adjudicator.compare(

@@ -112,6 +112,26 @@ interface IAdjudicator {
         view
         returns (Verdict memory);
 
+    /// @notice How parties beyond the `size` that decide stand to the members in `clique`, bit k being party
+    /// size+1+k, up to party `total`; reverts as long as somebody may still add to it.
+    /// @dev Near: agrees with one of them. Strange: agrees with none, even at the slash tier, or did not open, or
+    /// opened what is not finite. Who runs another text, or was not compared with all, is neither. An empty clique
+    /// judges no states: near is who opened.
+    function witnesses(
+        bytes32 record,
+        ModelId modelId,
+        uint256 requests,
+        uint256 size,
+        uint256 total,
+        uint8 clique
+    ) external view returns (uint8 near, uint8 strange);
+
+    /// @notice The requests that a draw of a job checks, in drawn order.
+    function checkedOf(ModelId modelId, uint256 requests, bytes32 draw)
+        external
+        view
+        returns (uint16[] memory);
+
     /// @notice The committee that `seal` will demand, and the checked requests; for schedulers and auditors.
     function drawOf(address network, Posting calldata posting, bytes32 secret, bytes32 beacon)
         external
@@ -126,9 +146,9 @@ interface IAdjudicator {
             JobId jobId,
             uint8 revealed,
             uint16 positions,
-            uint8 nonFinite,
-            uint8 mismatched,
-            uint16[8] memory served
+            uint16 nonFinite,
+            uint16 mismatched,
+            uint16[16] memory served
         );
 
     /// @notice The sums of a pair of parties, `partyA < partyB`.

@@ -26,6 +26,17 @@ enum Outcome {
     Inconclusive
 }
 
+/// @notice How far a re-verification has come: contents are supplied, they are complete, the committee is drawn, it is
+/// committed, its round is open.
+enum AppealPhase {
+    None,
+    Asked,
+    Complete,
+    Convened,
+    Closed,
+    Opened
+}
+
 /// @notice Everything that a deployment fixes for good.
 /// @dev Durations in seconds, shares in basis points, amounts in token units. `jobWindow` bounds how far
 /// ahead of `post` a job's deadline may lie; `kappaBps` is the least lock in parts of maxFee. `recourse` is the first
@@ -277,4 +288,16 @@ struct Receipt {
     bytes32 taskId;
     uint32 request;
     bytes32 outputHash;
+}
+
+/// @notice A checked request with its output; tokens stand as u32, big-endian.
+/// @param path of the request's leaf under the job's root, `outputPath` of the output's under the posted one.
+struct Content {
+    bytes32 salt;
+    bytes tokens;
+    uint32 maxNewTokens;
+    Sampling sampling;
+    bytes32[] path;
+    bytes output;
+    bytes32[] outputPath;
 }

@@ -5,6 +5,7 @@ pragma solidity 0.8.30;
 library DrawLib {
     /// @notice Slots that a draw looks at before it gives up; bounds the gas of `seal`.
     uint256 internal constant MAX_STEPS = 256;
+    bytes32 internal constant APPEAL = keccak256("VeriLLM appeal");
 
     function draw(bytes32 secret, bytes32 commitment, bytes32 beacon)
         internal
@@ -12,6 +13,11 @@ library DrawLib {
         returns (bytes32)
     {
         return keccak256(abi.encode(secret, commitment, beacon));
+    }
+
+    /// @notice The draw of a re-verification's committee, apart from every other draw of the job.
+    function appealDraw(bytes32 jobId, bytes32 beacon) internal pure returns (bytes32) {
+        return keccak256(abi.encode(APPEAL, jobId, beacon));
     }
 
     /// @notice The slot that step `j` of a draw of seats looks at.

@@ -13,6 +13,8 @@ library HashLib {
     );
     bytes32 internal constant COMMITMENT_TYPEHASH =
         keccak256("Commitment(bytes32 taskId,bytes32 inner)");
+    bytes32 internal constant APPEAL_TASK_TYPEHASH =
+        keccak256("AppealTask(bytes32 jobId,uint256 index,address owner)");
     bytes32 internal constant ATTESTATION_TYPEHASH =
         keccak256("Attestation(bytes32 jobId,uint8 outcome,uint8 reason,bytes32 bundle)");
 
@@ -38,6 +40,11 @@ library HashLib {
         returns (bytes32)
     {
         return keccak256(abi.encode(ATTESTATION_TYPEHASH, jobId, outcome, reason, bundle));
+    }
+
+    /// @notice What stands for the task of a re-verifier: nobody hands it one, and no two are the same.
+    function appealTask(JobId jobId, uint256 index, address owner) internal pure returns (bytes32) {
+        return keccak256(abi.encode(APPEAL_TASK_TYPEHASH, jobId, index, owner));
     }
 
     /// @notice The secret's commitment in a quote.

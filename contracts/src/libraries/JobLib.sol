@@ -59,6 +59,11 @@ library JobLib {
         _enter(self, Status.Challenged, record, openBy);
     }
 
+    /// @notice From Claimed or Judged; each step of a re-verification sets its own deadline.
+    function reverify(State storage self, uint40 deadline) internal {
+        _enter(self, Status.Reverifying, self.record, deadline);
+    }
+
     /// @notice The record stays: what parties signed for can be proven against them after the end.
     function end(State storage self) internal {
         _enter(self, Status.Final, self.record, 0);

@@ -10,6 +10,9 @@ library TermsLib {
     uint256 internal constant BPS = 10_000;
     /// @dev Keeps every sum of windows far below what a uint40 timestamp leaves.
     uint256 internal constant MAX_WINDOW = 365 days;
+    /// @dev Opening windows of a re-verification: contents, draw, commitments and the time to run them, start, openings
+    /// and comparisons.
+    uint256 internal constant APPEAL_WINDOWS = 7;
 
     /// @notice What the contracts that share the storage must agree on: all but where the first of them stands.
     function hashOf(Config memory terms) internal pure returns (bytes32) {
@@ -33,7 +36,7 @@ library TermsLib {
         _requireWindow(terms.jobWindow, "jobWindow");
         // A seat outlives the longest path of a job that could still draw it.
         uint256 longest = uint256(terms.jobWindow) + terms.sealWindow + terms.claimWindow
-            + terms.disputeWindow + 3 * uint256(terms.openingWindow);
+            + terms.disputeWindow + (3 + APPEAL_WINDOWS) * uint256(terms.openingWindow);
         require(terms.unbonding > longest, ILedger.ConfigUnsafe("unbonding"));
         // A deposit stays for as long as a job signed against it may still be posted.
         require(terms.unlockDelay >= terms.jobWindow, ILedger.ConfigUnsafe("unlockDelay"));

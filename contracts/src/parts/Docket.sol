@@ -3,6 +3,7 @@ pragma solidity 0.8.30;
 
 import {Verdict} from "../interfaces/IAdjudicator.sol";
 import {
+    AppealPhase,
     Claiming,
     Job,
     JobId,
@@ -44,6 +45,23 @@ abstract contract Docket is Roster, EIP712 {
         uint8 reason;
     }
 
+    /// @dev A re-verification. `blockNumber` is where the contents were complete and, from Closed on, where the
+    /// commitments were; `at` and `slots` are what the draw needs of the former. `tokens` counts those to run again.
+    struct Appeal {
+        address requester;
+        AppealPhase phase;
+        bool ofClaim;
+        uint8 supplied;
+        uint8 committed;
+        uint32 slots;
+        uint40 at;
+        uint40 blockNumber;
+        uint64 tokens;
+        bytes32 round;
+        uint8[8] objections;
+        Member[] committee;
+    }
+
     /// @dev The bond over lock and fee: aborting must cost more than the cheat that it would hide.
     uint256 internal constant BOND_BPS = 12_500;
     uint256 internal constant MAX_REQUESTS = 4096;
@@ -52,6 +70,8 @@ abstract contract Docket is Roster, EIP712 {
     mapping(uint256 blockNumber => bytes32) internal _kept;
     mapping(address client => mapping(address scheduler => BitMaps.BitMap)) internal _nonces;
     mapping(JobId => Challenge) internal _challenges;
+
+    mapping(JobId => Appeal) internal _appeals;
 
     constructor() EIP712("VeriLLM", "1") {}
 

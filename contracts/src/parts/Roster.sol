@@ -41,13 +41,20 @@ abstract contract Roster is Ledger {
         return DrawLib.isEligible(seat.owner, seat.activeFrom, seat.leftAt, time);
     }
 
-    /// @dev Walks the slots that the draw names; skips the inactive, the inferencer's owner and repeats.
     function _drawSeats(Posting memory posting, bytes32 draw)
         internal
         view
         returns (uint32[] memory seats, address[] memory owners)
     {
-        uint256 wanted = _models[posting.quote.modelId].committee;
+        return _drawSeats(posting, draw, _models[posting.quote.modelId].committee);
+    }
+
+    /// @dev Walks the slots that the draw names; skips the inactive, the inferencer's owner and repeats.
+    function _drawSeats(Posting memory posting, bytes32 draw, uint256 wanted)
+        internal
+        view
+        returns (uint32[] memory seats, address[] memory owners)
+    {
         seats = new uint32[](wanted);
         owners = new address[](wanted);
         mapping(uint32 => Seat) storage slots = _seats[posting.quote.modelId];

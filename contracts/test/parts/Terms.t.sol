@@ -33,7 +33,7 @@ contract TermsTest is Network {
         _expectUnsafe("sealWindow");
         terms.openingWindow = 366 days;
         _expectUnsafe("openingWindow");
-        terms.unbonding = 7 hours; // jobs of 1 + 1 + 1 + 1 + 3 hours
+        terms.unbonding = 14 hours; // jobs of 1 + 1 + 1 + 1 + 3 + 7 hours
         _expectUnsafe("unbonding");
         terms.unlockDelay = 1 hours - 1;
         _expectUnsafe("unlockDelay");
