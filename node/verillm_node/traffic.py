@@ -30,7 +30,7 @@ from verillm_node.files import write_atomically
 END_TOKENS: Final = 32
 """Of the tiny model's 256 tokens: its answers end by themselves, most after less than 40 tokens."""
 CONTEXT: Final = 1024
-WORKERS: Final = 6
+WORKERS: Final = 5
 AT_ONCE: Final = 24
 SETTLE_SECONDS: Final = 420.0
 WORDS: Final = (
@@ -80,7 +80,7 @@ def record(load: Load, folder: Path, out: Path, display: Display) -> None:
         terms=Config.devnet(dispute_window=1),
         shuffle_seconds=load.shuffle_seconds,
         fair_turns=load.fair_turns,
-        poll_seconds=1.0,
+        poll_seconds=4.0,
         max_jobs=4 * AT_ONCE + load.jobs,
         watch=False,
         keeps_chain=False,
