@@ -76,11 +76,12 @@ coverage: install build model  ## branch coverage of the fast Python tests
 bench: install build model  ## every figure that the documentation states
 	@for script in $(filter-out $(BENCH_APART),$(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
-BENCH_APART := bench/machine.py bench/serving.py bench/shapes.py
+BENCH_APART := bench/machine.py bench/mixed.py bench/serving.py bench/shapes.py
 
-bench-vllm: install model vllm  ## the vLLM engine's figures, and the roofline model against them
+bench-vllm: install model vllm  ## the vLLM engine's figures: cost, the roofline model against them, mixed networks
 	@$(VLLM_BIN)/python bench/serving.py --out .venv-vllm/serving.json
 	@$(VLLM_BIN)/python bench/roofline.py --measured .venv-vllm/serving.json
+	@$(VLLM_BIN)/python bench/mixed.py
 
 SECOND := $(HOME)/.cache/verillm/models/random-qwen2
 LAB    := $(HOME)/.cache/verillm/lab

