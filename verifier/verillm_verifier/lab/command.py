@@ -15,6 +15,7 @@ from verillm.engine.describe import compute_roots
 from verillm.errors import InputError, VeriLLMError
 from verillm.model import CheckProfile, check_profile
 from verillm.schema import from_json, to_json
+from verillm_verifier.machine import machine_line
 
 FIGURES = "detection.json"
 
@@ -67,11 +68,13 @@ def read_profile(path: Path) -> CheckProfile:
 def _run(options: argparse.Namespace) -> None:
     from verillm_verifier.lab.experiment import Lab, as_json, experiment
     from verillm_verifier.lab.fixtures import fixtures
+    from verillm_verifier.lab.honest import Runs
     from verillm_verifier.lab.report import write
     from verillm_verifier.lab.study import Study, collect
 
     folder = options.model or cache_home() / "models" / "smollm2-135m-instruct"
-    profile = read_profile(options.profile or shipped(folder))
+    path = options.profile or shipped(folder)
+    profile = read_profile(path)
     study = Study(
         folder,
         options.engine,
@@ -83,6 +86,7 @@ def _run(options: argparse.Namespace) -> None:
     work = options.work or cache_home() / "lab"
     memory = work / f"votes {folder.name}.json"
     lab = Lab(folder, profile, collect(study, work, _say), memory)
+    kept = Runs(folder, profile, cache_home() / "certify", options.engine).kept()
     found = {
         "model": {
             "name": folder.name,
@@ -90,11 +94,12 @@ def _run(options: argparse.Namespace) -> None:
             "about": _about(folder),
         },
         "profile": {"hash": _digest(profile), **to_json(profile)},
+        "machine": machine_line(),
+        "certificate": certificate_of(path),
         "draws": options.draws,
-        **as_json(experiment(lab, _say, options.draws)),
+        **as_json(experiment(lab, _say, options.draws, list(kept))),
         "others": [json.loads(path.read_text("utf-8")) for path in options.also],
     }
-    lab.remember()
     outputs: dict[Path | None, Callable[[], str]] = {
         options.figures: lambda: json.dumps(found, indent=1) + "\n",
         options.out: lambda: write(found),
@@ -108,6 +113,11 @@ def _run(options: argparse.Namespace) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(make(), "utf-8")
             _say(f"wrote {path}")
+
+
+def certificate_of(path: Path) -> Any:
+    """Return what `verillm-audit certify` wrote into a profile's record; None if it never ran."""
+    return json.loads(path.read_text("utf-8")).get("calibration", {}).get("certificate")
 
 
 def shipped(folder: Path) -> Path:

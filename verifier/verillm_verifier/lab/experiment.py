@@ -86,6 +86,7 @@ class Lab:
         self._cases: dict[tuple[str, bool], list[Case]] = {}
         self._memory = memory
         self._votes = _recall(memory)
+        self._remembered = 0
 
     def cases(self, group: str, other_seed: bool = False) -> list[Case]:
         """Return a group's jobs; under another seed than they were sampled with if asked."""
@@ -128,12 +129,14 @@ class Lab:
         return f"{group.name} {place} {tokens} {item.seed.hex()[:16]} {borders}"
 
     def remember(self) -> None:
-        """Keep the votes that were computed."""
-        if self._memory is None:
+        """Keep the votes that were computed, if any are new."""
+        held = sum(map(len, self._votes.values()))
+        if self._memory is None or held == self._remembered:
             return
         partial = self._memory.with_suffix(".partial")
         partial.write_text(json.dumps(self._votes, separators=(",", ":")), "utf-8")
         partial.replace(self._memory)
+        self._remembered = held
 
 
 def _recall(memory: Path | None) -> dict[str, Votes]:
@@ -161,12 +164,14 @@ def experiment(
     rows = []
     for number, trial in enumerate(trials, 1):
         rows.append(judge_trial(lab, trial, draws))
+        lab.remember()
         caught = rows[-1].results[0].caught
         report(f"[{number}/{len(trials)}] {trial.title}: {caught.value:.3f} of {caught.draws}")
     report("how much freedom the tolerance leaves")
     freedom = pooled.freedom(lab.cases(HONEST)[::2], "bf16", lab.head)
     report("the test over a worker's jobs")
     table, alarms, quiet = sequential(lab, kept)
+    lab.remember()
     return Findings(tuple(rows), freedom, table, alarms, quiet)
 
 

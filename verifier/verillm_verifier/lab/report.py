@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from verillm_verifier.lab.pooled import QUIET_TOKENS, RUNS
+
 Json = Mapping[str, Any]
 
 PAGE = Path(__file__).parent / "page.md"
@@ -28,6 +30,10 @@ def write(found: Json) -> str:
     rows = found["rows"]
     page = PAGE.read_text("utf-8").format(
         about=_about(found),
+        certificate=_certificate(found.get("certificate")),
+        positions=(found.get("certificate") or {}).get("positions", 32),
+        workers=RUNS,
+        quiet_tokens=f"{QUIET_TOKENS:,}".replace(",", " "),
         honest=_honest(rows),
         inferencers=_inferencers(rows),
         verifiers=_verifiers(rows),
@@ -48,7 +54,49 @@ def _about(found: Json) -> str:
         f"{millionths['meanSlash']:.2f} or {profile['overSlash']}.\nTokens: mean margin "
         f"{millionths['marginMean']:.3f}, largest {millionths['marginMaxRefund']:.2f} (refund), "
         f"{millionths['marginMaxSlash']:.2f} (slash) logits. {found['draws']} draws per job and "
-        "setting."
+        f"setting.\n\nMeasured on {found['machine']}."
+    )
+
+
+def _certificate(stated: Json | None) -> str:
+    """The bounds, and what came of each setup and each committee."""
+    if stated is None:
+        return "Not run for this profile."
+    long, everything = stated["long"], stated["all"]
+    lines = [
+        (
+            what,
+            each["jobs"],
+            each["newTokens"],
+            each["rejected"],
+            each["undecided"],
+            f"≤ {each['boundRejected']:.2e}",
+            f"≤ {each['boundNotAccepted']:.2e}",
+            f"{each['nearest']['q99']:.2f}, {each['nearest']['max']:.2f}",
+        )
+        for what, each in (
+            (f"{stated['tokens']} new tokens", long),
+            ("of any length", everything),
+        )
+    ]
+    head = ("jobs", "count", "new tokens", "refused", "undecided", "refused, 95 %",
+            "not accepted, 95 %", "nearest: 99 %, largest of all draws")  # fmt: skip
+    by = [
+        (name, each["jobs"], each["rejected"], each["undecided"], f"{each['nearest']['max']:.2f}")
+        for part in ("byWorker", "byVerifiers")
+        for name, each in stated[part].items()
+    ]
+    heads = ("worker's setup, or verifiers' kinds", "jobs", "refused", "undecided", "nearest")
+    return (
+        f"{stated['date']}, {stated['machine']}.\n\n{_table(head, lines)}\n"
+        f"The bounds are one-sided (Clopper-Pearson) and over seeds, parameters and setups, on the "
+        f"{everything['prompts']} prompts that ship. Jobs of one prompt are alike: "
+        f"{100 * stated['betweenPrompts']:.0f} % of the distances' variance lies between prompts, "
+        f"and counted by prompts the same jobs prove no more than "
+        f"≤ {100 * everything['boundPrompts']:.1f} %.\nFurther looks: of "
+        f"{stated['draws'] * everything['jobs']} draws ({stated['draws']} a job, any length) "
+        f"{100 * everything['rejectedOfDraws']:.3f} % are refused, "
+        f"{100 * everything['undecidedOfDraws']:.3f} % undecided.\n\n{_table(heads, by)}"
     )
 
 
