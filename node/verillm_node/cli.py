@@ -138,13 +138,14 @@ def _run_lab(options: argparse.Namespace) -> int:
     from verillm_node.display import Display
 
     setup = live_lab.Setup(options.dir.resolve(), options.engine, options.model, options.tokens)
-    rows = live_lab.run(setup, options.lab_only or list(live_lab.CHEATS), Display())
-    page = live_lab.page(rows, setup)
+    names, rows = options.lab_only or list(live_lab.CHEATS), []
+    for row in live_lab.run(setup, names, Display()):
+        rows.append(row)
+        if options.lab_out is not None:  # as far as it has come: a run takes long
+            options.lab_out.write_text(live_lab.page(rows, setup, len(names)), "utf-8")
     if options.lab_out is None:
-        print(page)
-    else:
-        options.lab_out.write_text(page, "utf-8")
-    return int(bool(live_lab.faults(rows)))
+        print(live_lab.page(rows, setup, len(names)))
+    return int(bool(live_lab.faults(rows)) or len(rows) < len(names))
 
 
 def _traffic(command: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from typing import Final, Literal
 from verillm.chain.deployment import Config
 from verillm.chain.events import JobHistory, Paid, Slashed, job_history
 from verillm.client import Client, JobHandle
-from verillm.errors import ChainError, Timeout
+from verillm.errors import ChainError, Timeout, VeriLLMError
 from verillm.types import Outcome, Reason
 from verillm_node.demo import DEPOSIT, PROMPTS, patiently
 from verillm_node.devnet import DEFAULT_MODEL, UNIT, Network, Plan, Worker, running, wait_ready
@@ -90,8 +90,11 @@ class Setup:
     tokens: int = 64
 
 
-def run(setup: Setup, names: Sequence[str], display: Display) -> list[Row]:
-    """Plays the named cheats one after the other; each costs the restart of one worker."""
+def run(setup: Setup, names: Sequence[str], display: Display) -> Iterator[Row]:
+    """Plays the named cheats one after the other; each costs the restart of one worker.
+
+    One whose job does not end in time is said to the display, and has no row.
+    """
     plan = Plan(
         folder=setup.folder,
         engine=setup.engine,
@@ -106,7 +109,11 @@ def run(setup: Setup, names: Sequence[str], display: Display) -> list[Row]:
         running(plan, display) as network,
         contextlib.closing(_Lab(network, setup, display)) as lab,
     ):
-        return [lab.play(number, CHEATS[name]) for number, name in enumerate(names)]
+        for number, name in enumerate(names):
+            try:
+                yield lab.play(number, CHEATS[name])
+            except VeriLLMError as error:
+                display.say(f"{name}: {error}", "bold red")
 
 
 class _Lab:
@@ -248,13 +255,15 @@ inferencer once its job is posted, a verifier once it is sealed.
 """
 
 
-def page(rows: Sequence[Row], setup: Setup) -> str:
-    """`docs/live-lab.md`."""
+def page(rows: Sequence[Row], setup: Setup, asked: int) -> str:
+    """`docs/live-lab.md`; `asked` cheats were to be played."""
     head = ("cheat", "by", "outcome", "reason", "slashed", "paid to it", "seconds")
     lines = [head, ("---",) * len(head), *map(_line, rows)]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     wrong = faults(rows)
     said = "No honest party lost anything." if not wrong else "**" + "; ".join(wrong) + "**"
+    if len(rows) < asked:
+        said += f" **{asked - len(rows)} jobs did not end in time, or not at all.**"
     return PAGE.format(about=_about(setup), tokens=setup.tokens, table=table, faults=said)
 
 
