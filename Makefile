@@ -86,10 +86,13 @@ bench-vllm: install model vllm  ## the vLLM engine's figures: cost, the roofline
 SECOND := $(HOME)/.cache/verillm/models/random-qwen2
 LAB    := $(HOME)/.cache/verillm/lab
 
+certify: install model  ## bound how often honest work is refused; hours, and it goes on where it stopped
+	@$(BIN)/verillm-audit certify --model $(HOME)/.cache/verillm/models/smollm2-135m-instruct --profile verillm/data/profiles/smollm2-135m-instruct.json --jobs 3000
+
 lab: install model  ## every named cheat against the verdict, on two models; writes docs/detection.md
 	@$(BIN)/python -m verillm.engine.random_model $(SECOND)
 	@$(BIN)/verillm-audit calibrate --model $(SECOND) --out $(LAB)/random-qwen2.json --work $(LAB)/second --prompts 12 --new-tokens 64
-	@$(BIN)/verillm-audit lab --model $(SECOND) --profile $(LAB)/random-qwen2.json --prompts 8 --draws 50 --figures $(LAB)/second.json
+	@$(BIN)/verillm-audit lab --model $(SECOND) --profile $(LAB)/random-qwen2.json --prompts 8 --cheat-jobs 8 --subtle-jobs 8 --draws 50 --figures $(LAB)/second.json
 	@$(BIN)/verillm-audit lab --draws 60 --also $(LAB)/second.json --out docs/detection.md --fixtures tests/fixtures/lab/smollm2-135m-instruct.json --table verillm/data/sequential/smollm2-135m-instruct.json
 	@$(BIN)/python bench/anchors.py --out docs/anchors.md
 
