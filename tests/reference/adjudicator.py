@@ -110,7 +110,7 @@ class Adjudicator(Docket):
     def round_of(self, record: Hash32) -> RoundState:
         """Where the public round over a job's record stands."""
         found = self.state.rounds[record]
-        served = [sum(party == each for each, _ in found.served) for party in range(8)]
+        served = [sum(party == each for each, _ in found.served) for party in range(16)]
         masks = [sum(1 << party for party in out) for out in (found.non_finite, found.mismatched)]
         return RoundState(
             found.job_id, len(found.lengths), found.positions, masks[0], masks[1], tuple(served)
