@@ -22,6 +22,7 @@ class LeafKind(IntEnum):
     REQUEST = 3
     OUTPUT = 4
     TOKENS = 5
+    HEAD = 17
 
 
 _PREFIX = {kind: bytes((0, kind)) for kind in LeafKind}

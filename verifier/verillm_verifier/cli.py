@@ -1,8 +1,8 @@
-"""`verillm-audit`: jobs, show, verify, suspect, calibrate, certify, lab.
+"""`verillm-audit`: jobs, show, verify, prove, suspect, calibrate, certify, lab.
 
 Trusts nothing but arithmetic. Exit codes: 0 accept, 1 reject, 2 inconclusive, 3 the audit could not
 be done (no endpoint, wrong chain, bad arguments), 4 the chain settled against the evidence. `jobs`
-and `show` give 0 or 3, `suspect` 0, 1 or 3.
+and `show` give 0 or 3, `prove` and `suspect` 0, 1 or 3.
 """
 
 import argparse
@@ -14,6 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from eth_account.signers.local import LocalAccount
+
+from verillm import keystore
 from verillm.api import to_hex
 from verillm.chain import events
 from verillm.chain.contract import Chain
@@ -21,7 +24,7 @@ from verillm.chain.deployment import Deployment
 from verillm.engine import cache_home, open_engine
 from verillm.engine.describe import check_folder
 from verillm.engine.prepare import default_folder
-from verillm.errors import InputError, ModelError, ModelMismatch, VeriLLMError
+from verillm.errors import ConfigError, InputError, ModelError, ModelMismatch, VeriLLMError
 from verillm.head import HeadRows
 from verillm.model import ModelSpec
 from verillm.types import ChecksumAddress, Hash32, JobId
@@ -32,6 +35,7 @@ from verillm_verifier.facts import Facts, find_job, read, sender_of
 from verillm_verifier.fetch import read_bundle
 from verillm_verifier.money import check_money
 from verillm_verifier.opinion import form
+from verillm_verifier.prove import find, prove
 from verillm_verifier.replay import replay
 from verillm_verifier.steps import FORGEABLE, steps_of
 from verillm_verifier.suspect import Pooled, pool, table_of
@@ -87,6 +91,22 @@ def parser() -> argparse.ArgumentParser:
     verify.add_argument("--rerun", action="store_true", help="add a prefill of one's own")
     verify.add_argument("--engine", choices=("torch", "tiny"), default="torch", help="for --rerun")
     verify.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
+    proving = commands.add_parser(
+        "prove",
+        help="find what the evidence proves on chain without a committee, and send it",
+        description="Exit code 0 nothing is proven, 1 something is, 3 it could not be tried.",
+    )
+    proving.add_argument("job", metavar="JOB", help="a job's id, or how it begins")
+    proving.add_argument(
+        "--receipt", type=Path, metavar="FILE", help="a receipt, to hold to the post"
+    )
+    proving.add_argument("--send", action="store_true", help="send the first proof that holds")
+    proving.add_argument(
+        "--key", default=os.environ.get("VERILLM_KEY"), help="keystore, for --send"
+    )
+    proving.add_argument("--password-file", help="its password (VERILLM_PASSWORD)")
+    _where(proving, _prove)
+    _evidence(proving)
     suspect = commands.add_parser(
         "suspect",
         help="pool each worker's jobs: whose to challenge together",
@@ -201,6 +221,37 @@ def _verify(options: argparse.Namespace) -> int:
     report = perform(options)
     _print(options, report, shown.verification(report))
     return int(report.audit.exit)
+
+
+def _prove(options: argparse.Namespace) -> int:
+    notes: list[str] = []
+    chain = _chain(options)
+    try:
+        if options.send:
+            chain = chain.with_account(_account(options))
+        facts = read(chain, find_job(chain, options.job))
+        raw, missing = _bundle(options.bundle, facts, notes)
+        if raw is None:
+            raise BundleUnavailable(missing)
+        head = _head(options.model, facts.spec, notes)
+        tried = tuple(prove(chain, facts, find(facts, raw, head, options.receipt), options.send))
+    finally:
+        chain.close()
+    if options.json:
+        print(json.dumps({"proofs": [each.to_json() for each in tried], "notes": notes}, indent=2))
+    else:
+        for line in (*(each.line() for each in tried), *(f"note: {note}" for note in notes)):
+            print(shown.clean(line))
+    return int(Exit.REJECT if any(each.holds for each in tried) else Exit.ACCEPT)
+
+
+def _account(options: argparse.Namespace) -> LocalAccount:
+    if not options.key:
+        raise ConfigError("no key: give --key or set VERILLM_KEY")
+    password = os.environ.get("VERILLM_PASSWORD", "")
+    if options.password_file:
+        password = keystore.read_password(Path(options.password_file))
+    return keystore.load(Path(options.key), password)
 
 
 def _suspect(options: argparse.Namespace) -> int:

@@ -142,8 +142,12 @@ def _read(chain: Chain, history: JobHistory, state: JobState) -> Facts:
 
 def round_record(facts: Facts) -> Hash32:
     """The record that a public round runs over: with the claim, or with an empty one."""
-    claiming = facts.claiming or _empty_claim(facts)
-    return record_hash(facts.posting, facts.sealing, claiming)
+    return record_hash(facts.posting, facts.sealing, round_claim(facts))
+
+
+def round_claim(facts: Facts) -> Claiming:
+    """The claim as the chain keeps it; an empty one where nobody claimed."""
+    return facts.claiming or _empty_claim(facts)
 
 
 def _ender(chain: Chain, history: JobHistory, registry: Registry) -> ChecksumAddress | None:

@@ -8,6 +8,7 @@ from eth_typing import ChecksumAddress
 from verillm.chain import artifacts
 from verillm.chain.deployment import Deployment
 from verillm.model import ModelSpec
+from verillm.proofs.find import Proof
 from verillm.records import Claiming, Posting, Sealing
 from verillm.request import Job, Quote
 from verillm.task import Inner, ItemLeaf
@@ -52,11 +53,11 @@ class Opening:
 class Calls:
     """Builds the calls of one deployment; amounts in token units, times in seconds."""
 
-    __slots__ = ("_adjudicator", "_contract", "_token")
+    __slots__ = ("_adjudicator", "_contract", "_prover", "_token")
 
     def __init__(self, deployment: Deployment) -> None:
         self._contract, self._token = deployment.contract, deployment.token
-        self._adjudicator = deployment.adjudicator
+        self._adjudicator, self._prover = deployment.adjudicator, deployment.prover
 
     def _call(self, name: str, *values: object) -> Call:
         return Call(name, self._contract, artifacts.functions("VeriLLM")[name].encode(*values))
@@ -249,3 +250,10 @@ class Calls:
     def adjudicate(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
         """Anyone: computes the public round's verdict and settles by it."""
         return self._call("adjudicate", posting, sealing, claiming)
+
+    # Objective proofs
+    def prove(self, posting: Posting, sealing: Sealing, claiming: Claiming, proof: Proof) -> Call:
+        """Anyone: has the Prover check a proof, and the network convict or overrule by it."""
+        record = (self._contract, posting, sealing, claiming)
+        data = artifacts.functions("Prover")[proof.name].encode(*record, *proof.values)
+        return Call(proof.name, self._prover, data)
