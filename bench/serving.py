@@ -135,7 +135,9 @@ def run_plain(vllm: Any, task: Task) -> float:
     return time.perf_counter() - began
 
 
-def throughput(engine: VllmEngine, rows: int, new: int, sampling: Sampling) -> Throughput:
+def throughput(
+    engine: VllmEngine, rows: int, new: int, sampling: Sampling, rounds: int
+) -> Throughput:
     """Measure one batch size, taking turns."""
     task = make_task(rows, PROMPT, new, engine.vocabulary, sampling)
     warm = make_task(rows, PROMPT, 4, engine.vocabulary, sampling)
@@ -144,7 +146,7 @@ def throughput(engine: VllmEngine, rows: int, new: int, sampling: Sampling) -> T
         run_plain(vllm, warm)
     best, bare = float("inf"), float("inf")
     shares = (0.0, 0.0, 0.0)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         before = asdict(engine.spent)
         seconds, trace = run(engine, task)
         after = asdict(engine.spent)
@@ -184,6 +186,8 @@ def main() -> None:
     options.add_argument("--compiled", action="store_true")
     options.add_argument("--served", type=int, default=SERVED, help="rows of the served batch")
     options.add_argument("--only", choices=("throughput", "checking"))
+    options.add_argument("--new", type=int, default=NEW, help="new tokens of a throughput round")
+    options.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each side")
     options.add_argument("--out", type=Path)
     chosen = options.parse_args()
     engine = VllmEngine(
@@ -200,7 +204,7 @@ def main() -> None:
     figures: dict[str, Any] = {"model": chosen.model.name, "throughput": [], "checking": []}
     try:
         if chosen.only != "checking":
-            figures["throughput"] = show_throughput(engine, chosen.short)
+            figures["throughput"] = show_throughput(engine, chosen)
         if chosen.only != "throughput":
             figures["checking"] = show_checking(engine, chosen.short, chosen.served)
     finally:
@@ -209,13 +213,14 @@ def main() -> None:
         chosen.out.write_text(json.dumps(figures, indent=1) + "\n")
 
 
-def show_throughput(engine: VllmEngine, short: bool) -> list[dict[str, Any]]:
+def show_throughput(engine: VllmEngine, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure and print tokens per second."""
     print("rows  sampling     with/s  plain/s  with÷plain  choosing%  keeping%  hashing%")
     lines = []
     for name, sampling in (("T 1", Sampling.of(1.0)), ("T .8 p .95", Sampling.of(0.8, top_p=0.95))):
-        for rows in BATCHES[:2] if short else BATCHES:
-            found = throughput(engine, rows, 8 if short else NEW, sampling)
+        for rows in BATCHES[:2] if chosen.short else BATCHES:
+            new = 8 if chosen.short else chosen.new
+            found = throughput(engine, rows, new, sampling, chosen.rounds)
             lines.append(asdict(found) | {"sampling": name})
             print(
                 f"{rows:4}  {name:11}{found.with_commitments:8.1f}{found.plain:9.1f}"
