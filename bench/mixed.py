@@ -13,17 +13,19 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from verillm.engine import cache_home
+from verillm.engine import cache_home, open_engine
 from verillm.engine.describe import read_profile, shipped_profile
 from verillm.engine.prepare import default_folder
 from verillm.head import HeadRows
+from verillm.task import Item
 from verillm.tokens import judge_tokens
 from verillm_verifier.attacks import ATTACKS
 from verillm_verifier.calibrate import POSITIONS, compare_all, state_table, token_table
 from verillm_verifier.calibrate_tokens import token_rows
-from verillm_verifier.runs import Decode, Keeper, Plan, Setup, check, decode, items_of
+from verillm_verifier.runs import Decode, Job, Keeper, Plan, Setup, check_with, decode, items_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from machine import machine_line
@@ -44,23 +46,43 @@ CHEATS = (
 
 
 def collect(plan: Plan, work: Path) -> list[Decode]:
-    """Run what the working folder does not hold yet."""
+    """Run what the working folder does not hold yet; a checker's engine opens once for all."""
     items = items_of(plan)
     runs = [(setup, None) for setup in HONEST] + [(s, ATTACKS[name]) for s, name in CHEATS]
     keep = Keeper(work / plan.identity(), len(runs) * (1 + len(HONEST)), _say)
     decodes = []
     for setup, transform in runs:
         chosen = items[: max(1, round(len(items) * setup.share))]
-        jobs = keep(setup.name, lambda s=setup, t=transform, c=chosen: decode(plan, s, t, c))
-        checks = {
-            checker.name: keep(
-                f"{setup.name}, checked by {checker.name}",
-                lambda c=checker, j=jobs: check(plan, c, items, j),
-            )
-            for checker in HONEST
-        }
-        decodes.append(Decode(setup.name, transform is None, jobs, checks))
+        jobs = keep(setup.name, partial(decode, plan, setup, transform, chosen))
+        decodes.append(Decode(setup.name, transform is None, jobs, {}))
+    for checker in HONEST:
+        with Opened(plan, checker) as engine:
+            for each in decodes:
+                name = f"{each.name}, checked by {checker.name}"
+                each.checks[checker.name] = keep(name, partial(engine.check, items, each.jobs))
     return decodes
+
+
+class Opened:
+    """An engine that starts when it is first needed."""
+
+    def __init__(self, plan: Plan, setup: Setup) -> None:
+        kind = setup.kind or plan.kind
+        self._engine = open_engine(plan.folder, kind=kind, dtype=setup.dtype, **setup.options(kind))
+        self._runs = False
+
+    def check(self, items: tuple[Item, ...], jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        """Check a decode's jobs."""
+        if not self._runs:
+            self._engine.start()
+        self._runs = True
+        return check_with(self._engine, items, jobs)
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.close()
 
 
 def _say(line: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from verillm.engine import Dtype, EngineTransform, Kind, open_engine
+from verillm.engine import Dtype, Engine, EngineTransform, Kind, open_engine
 from verillm.engine.config import read_config
 from verillm.engine.describe import compute_roots, read_template
 from verillm.prompt import Message, PromptFormat
@@ -241,9 +241,14 @@ def check(plan: Plan, setup: Setup, items: Sequence[Item], jobs: Sequence[Job]) 
     engine = open_engine(plan.folder, kind=kind, dtype=setup.dtype, **setup.options(kind))
     engine.start()
     try:
-        trace = prefill(engine, [Run(job.tokens, items[job.number].seed) for job in jobs])
+        return check_with(engine, items, jobs)
     finally:
         engine.close()
+
+
+def check_with(engine: Engine, items: Sequence[Item], jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """Prefill the jobs' prompt‖output with an engine that runs."""
+    trace = prefill(engine, [Run(job.tokens, items[job.number].seed) for job in jobs])
     return tuple(
         Job(job.number, job.prompt_tokens, job.tokens, checked.slices, checked.finals)
         for job, checked in zip(jobs, trace.items, strict=True)
