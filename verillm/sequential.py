@@ -1,12 +1,14 @@
 """A test over all jobs of one worker, for cheats too small to show in any one of them.
 
-Each generated token gives one margin, by the clique's averaged logits, which are less noisy than
-any one's (`verillm.tokens.averaged_margins`). Margins are binned; a bin has, per suspected cheat,
-the logarithm of how much likelier it is under the cheat than under honest work. Started at one job,
-the running product is a nonnegative martingale for an honest worker, so that it ever exceeds 1e5
-with probability at most 1e-5 (Ville's inequality). A worker may turn bad late: the products are
-started anew at every job and averaged with weights that sum to one, 1/(j(j+1)) at job j, and so are
-the cheats. The average is one martingale still.
+Each generated token has one lead over its best rival, by the clique's averaged logits, which are
+less noisy than any one's (`verillm.tokens.averaged_leads`). Leads are binned; a bin has, per
+suspected cheat, the logarithm of how much likelier it is under the cheat than under honest work,
+given how close the two were: some texts and parameters bring many near ties and others few, and
+only who wins them tells anything about the worker. Started at one job, the running product is a
+nonnegative martingale for an honest worker, so that it ever exceeds 1e5 with probability at most
+1e-5 (Ville's inequality). A worker may turn bad late: the products are started anew at every job
+and averaged with weights that sum to one, 1/(j(j+1)) at job j, and so are the cheats. The average
+is one martingale still.
 
 A verdict on one job never rests on it: it says whose jobs to challenge together.
 """
@@ -24,14 +26,13 @@ from verillm.errors import MalformedError
 
 ALARM = 1e5
 """One false alarm in so many honest workers."""
-UNSEEN = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Bins of margins and what each says; margins in ppm of a logit.
+    """Bins of leads and what each says; leads in ppm of a logit.
 
-    Bin i holds margins in (edges[i-1], edges[i]], the last one everything above. `ratios`: per
+    Bin i holds leads in (edges[i-1], edges[i]], the last one everything above. `ratios`: per
     suspected cheat and bin, the natural logarithm of the likelihood ratio.
     """
 
@@ -47,13 +48,13 @@ class Table:
             if len(ratios) != len(self.edges) + 1 or not all(map(math.isfinite, ratios)):
                 raise MalformedError(f"ratios.{name}", "not one finite ratio per bin")
 
-    def bin(self, margin: int) -> int:
-        """Return the bin of a margin."""
-        return bisect_left(self.edges, margin)
+    def bin(self, lead: int) -> int:
+        """Return the bin of a lead."""
+        return bisect_left(self.edges, lead)
 
-    def scores(self, margins: Iterable[int]) -> dict[str, float]:
+    def scores(self, leads: Iterable[int]) -> dict[str, float]:
         """Return the summed log ratios of one job, per suspected cheat."""
-        bins = [self.bin(margin) for margin in margins]
+        bins = [self.bin(lead) for lead in leads]
         return {name: sum(ratios[at] for at in bins) for name, ratios in self.ratios.items()}
 
 
@@ -65,12 +66,12 @@ class Suspicion:
     tokens: int = 0
     logs: Mapping[str, float] | None = None
 
-    def after(self, margins: Sequence[int], table: Table) -> Suspicion:
+    def after(self, leads: Sequence[int], table: Table) -> Suspicion:
         """Return the suspicion after one more job of this worker."""
-        return self.updated(table.scores(margins), len(margins))
+        return self.updated(table.scores(leads), len(leads))
 
     def updated(self, scores: Mapping[str, float], tokens: int) -> Suspicion:
-        """Return the suspicion after a job whose margins have these scores."""
+        """Return the suspicion after a job whose leads have these scores."""
         number = self.jobs + 1
         start = -math.log(number * (number + 1))
         before = self.logs or {}
@@ -95,25 +96,29 @@ class Suspicion:
 
 
 def fit(
-    honest: Mapping[str, Sequence[int]],
-    cheats: Mapping[str, Sequence[int]],
-    edges: Sequence[int],
+    honest: Sequence[int], cheats: Mapping[str, Sequence[int]], closeness: Sequence[int]
 ) -> Table:
-    """Return the table of likelihood ratios from margins of honest work, by setup, and of cheats.
+    """Return the table of likelihood ratios from leads of honest work and of cheats.
 
-    A worker keeps its setup, so honest work must be suspected in none: tokens lose as often as in
-    the noisiest one, by as much as in all together. Honest shares are raised by three tokens per
-    bin (the 95 % bound of what was never seen) and cheats' shares mixed with a tenth of the honest
-    ones, so that no bin says more than was seen.
+    `closeness`: ascending distances between a token and its best rival. Nearer than the first of
+    them either may win and nothing is said. Else a bin compares how often the token loses, given
+    the distance: honest losses are raised by a standard error and half a token, a cheat's mixed
+    with a tenth of the honest ones and never below them, so that no bin says more than was seen.
     """
-    bounds = tuple(edges)
-    base = _noisiest(honest, bounds)
+    bounds = tuple(closeness)
+    edges = (*(-each for each in reversed(bounds)), *bounds)
+    base = [_at_most(lost, count) for lost, count in _losses(honest, bounds)]
     ratios = {}
-    for name, margins in cheats.items():
-        raw = _shares(margins, bounds, 0.0)
-        mixed = [0.9 * share + 0.1 * low for share, low in zip(raw, base, strict=True)]
-        ratios[name] = tuple(math.log(share / low) for share, low in zip(mixed, base, strict=True))
-    return Table(bounds, ratios)
+    for name, leads in cheats.items():
+        shares = [
+            max(low, 0.9 * lost / count + 0.1 * low if count else low)
+            for low, (lost, count) in zip(base, _losses(leads, bounds), strict=True)
+        ]
+        both = list(zip(shares, base, strict=True))
+        lose = [math.log(share / low) for share, low in both]
+        win = [math.log((1 - share) / (1 - low)) for share, low in both]
+        ratios[name] = (*reversed(lose), 0.0, *win)
+    return Table(edges, ratios)
 
 
 def load(path: Path) -> Table:
@@ -126,24 +131,22 @@ def load(path: Path) -> Table:
         raise MalformedError(str(path), repr(error)) from error
 
 
-def _noisiest(honest: Mapping[str, Sequence[int]], edges: tuple[int, ...]) -> list[float]:
-    """Shares of the bins; the lowest of them holds the tokens that do not lose."""
-    together = [margin for margins in honest.values() for margin in margins]
-    shares = _shares(together, edges, 0.0)
-    lost = [1 - _shares(margins, edges, 0.0)[0] for margins in honest.values() if margins]
-    worst = max(lost) / (1 - shares[0]) if shares[0] < 1 else 1.0
-    raised = [share * worst + UNSEEN / len(together) for share in shares[1:]]
-    return [1 - sum(raised), *raised]
+def _losses(leads: Sequence[int], bounds: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Per distance, how many tokens lose and how many there are; MalformedError without tokens."""
+    if not leads:
+        raise MalformedError("leads", "none to fit")
+    found = [[0, 0] for _ in bounds]
+    for lead in leads:
+        at = bisect_left(bounds, abs(lead)) - 1
+        if at >= 0:
+            found[at][0] += lead < 0
+            found[at][1] += 1
+    return [(lost, count) for lost, count in found]
 
 
-def _shares(margins: Sequence[int], edges: tuple[int, ...], extra: float) -> list[float]:
-    counts = [extra] * (len(edges) + 1)
-    for margin in margins:
-        counts[bisect_left(edges, margin)] += 1
-    total = sum(counts)
-    if not total:
-        raise MalformedError("margins", "none to fit")
-    return [count / total for count in counts]
+def _at_most(lost: int, count: int) -> float:
+    """How often tokens lose, a standard error and half a token raised; never over half."""
+    return min(0.5, (lost + math.sqrt(lost) + 0.5) / (count + 1))
 
 
 def _log_sum(logs: tuple[float, ...]) -> float:

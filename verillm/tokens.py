@@ -23,6 +23,8 @@ MEAN_OVER = 32
 """A shorter output's mean margin is taken as if the tokens that it lacks had none."""
 Vote = tuple[int, int, bool]
 """Margin in the refund and in the slash tier (ppm), and whether the token is outside."""
+NO_RIVAL = 1_000 * PPM
+"""Lead of a token that has no rival, and the largest."""
 _ROWS = 32
 """States whose logits are held at once."""
 _G_MAX = gumbel(np.array([0xFFFFFFFF], np.uint32))[0]
@@ -154,19 +156,21 @@ def votes(
     return tuple(_votes(request, to_floats(finals), head, Borders.of(profile)))
 
 
-def averaged_margins(
-    request: Generated, head: Head, profile: CheckProfile
-) -> tuple[int | None, ...]:
-    """Refund tier's margins by the average of the verifiers' logits; None where it is not finite.
+def averaged_leads(request: Generated, head: Head, profile: CheckProfile) -> tuple[int, ...]:
+    """By how much each token's score leads its best surely kept rival's, ppm of a logit, below 0
+    where it loses; by the average of the verifiers' logits, without tokens where it is not finite.
 
-    Honest verifiers' noise averages out, but one liar moves all of it: such margins may say whose
-    jobs to challenge together (`verillm.sequential`), and convict nobody.
+    Honest verifiers' noise averages out, but one liar moves all of it: leads may say whose jobs to
+    challenge together (`verillm.sequential`), and convict nobody.
     """
-    wide = [to_floats(bits) for bits in request.finals]
     with np.errstate(over="ignore", invalid="ignore"):
-        states: Floats = np.mean(wide, axis=0, dtype=np.float32)
-    found = _votes(request, states, head, Borders.of(profile))
-    return tuple(None if vote is None else vote[0] for vote in found)
+        states: Floats = np.mean([to_floats(bits) for bits in request.finals], axis=0)
+    borders = Borders.of(profile)
+    return tuple(
+        _lead(Noisy(logits, request.sampling, request.seed, position), token, borders)
+        for logits, token, position in _logits(request, states.astype(np.float32), head)
+        if np.isfinite(logits).all()
+    )
 
 
 def majority(cast: Sequence[Vote | None]) -> Vote:
@@ -216,31 +220,49 @@ def margins(
     logits : float32 [vocabulary] of the state at absolute `position`.
     """
     noisy = Noisy(logits, sampling, seed, position)
-    above = logits >= logits[token] + np.float32(borders.tau)
-    if truncates(sampling):
-        inside, outside = _nucleus(logits, token, sampling, borders)
-        rivals = inside | above
-    else:
-        outside = False
-        rivals = np.ones(len(logits), dtype=np.bool_)
+    rivals, above, outside = _rivals(noisy, token, borders)
     return _margin(noisy, token, rivals), _margin(noisy, token, above), outside
+
+
+def _rivals(noisy: Noisy, token: int, borders: Borders) -> tuple[Mask, Mask, bool]:
+    """Rivals of the refund and of the slash tier, and whether the token is outside."""
+    logits = noisy.logits
+    above: Mask = logits >= logits[token] + np.float32(borders.tau)
+    if not truncates(noisy.sampling):
+        return np.ones(len(logits), dtype=np.bool_), above, False
+    inside, outside = _nucleus(logits, token, noisy.sampling, borders)
+    return inside | above, above, outside
+
+
+def _lead(noisy: Noisy, token: int, borders: Borders) -> int:
+    rivals = _rivals(noisy, token, borders)[0]
+    rivals[token] = False
+    ids = np.flatnonzero(rivals)
+    if not len(ids):
+        return NO_RIVAL
+    ahead = float(noisy.at(np.array([token]))[0]) - noisy.best(ids)
+    return min(NO_RIVAL, int(np.floor(ahead * PPM)))
 
 
 def _votes(
     request: Generated, states: Floats, head: Head, borders: Borders
 ) -> Iterator[Vote | None]:
+    for logits, token, position in _logits(request, states, head):
+        yield (
+            margins(logits, token, request.sampling, request.seed, position, borders)
+            if np.isfinite(logits).all()
+            else None
+        )
+
+
+def _logits(request: Generated, states: Floats, head: Head) -> Iterator[tuple[Floats, int, int]]:
+    """Each output token with the logits that chose it, and the position of their state."""
     first = request.prompt_tokens - 1
     for start in range(0, len(request.output), _ROWS):
         with np.errstate(over="ignore", invalid="ignore"):
             block = head.logits(states[start : start + _ROWS])
-        tokens = request.output[start : start + _ROWS]
-        for at, (logits, token) in enumerate(zip(block, tokens, strict=True)):
-            where = first + start + at
-            yield (
-                margins(logits, token, request.sampling, request.seed, where, borders)
-                if np.isfinite(logits).all()
-                else None
-            )
+        for at, logits in enumerate(block, start):
+            yield logits, request.output[at], first + at
 
 
 def _margin(noisy: Noisy, token: int, rivals: Mask) -> int:

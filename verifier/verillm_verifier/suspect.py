@@ -2,7 +2,7 @@
 
 Pure: it pools audits. A job counts by the states of its clique's members, whatever its own verdict
 was; one whose evidence is not at hand, or whose verifiers do not agree, says nothing. The odds
-convict nobody: one lying verifier can move a job's margins, and public money needs a job's verdict.
+convict nobody: one lying verifier can move a job's leads, and public money needs a job's verdict.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from verillm.api import to_hex
 from verillm.errors import EvidenceError, InputError
 from verillm.model import ModelSpec
 from verillm.sequential import ALARM, Suspicion, Table, load
-from verillm.tokens import Head, averaged_margins
+from verillm.tokens import Head, averaged_leads
 from verillm.types import ChecksumAddress, JobId
 from verillm.verdict import generated
 from verillm_verifier.audit import Audit
@@ -71,8 +71,8 @@ def pool(audits: Iterable[Audit], heads: Head, table: Table) -> tuple[Pooled, ..
     return tuple(sorted(found.values(), key=lambda pooled: -pooled.suspicion.value))
 
 
-def margins(audit: Audit, head: Head) -> tuple[int, ...]:
-    """Every generated token's margin by the averaged logits of the largest clique.
+def leads(audit: Audit, head: Head) -> tuple[int, ...]:
+    """Every generated token's lead by the averaged logits of a largest clique.
 
     EvidenceError says why the job says nothing.
     """
@@ -81,10 +81,9 @@ def margins(audit: Audit, head: Head) -> tuple[int, ...]:
         raise EvidenceError(audit.verdict.reason, "no clique of verifiers")
     profile = audit.evidence.spec.profile
     return tuple(
-        margin
+        lead
         for request in generated(audit.evidence, cliques[0])
-        for margin in averaged_margins(request, head, profile)
-        if margin is not None
+        for lead in averaged_leads(request, head, profile)
     )
 
 
@@ -105,7 +104,7 @@ def table_of(spec: ModelSpec, named: Path | None = None) -> Table:
 def _after(before: Pooled, audit: Audit, head: Head, table: Table) -> Pooled:
     job = audit.facts.history.job_id
     try:
-        found = margins(audit, head)
+        found = leads(audit, head)
     except EvidenceError as error:
         why = Counter(before.left_out)
         why[error.reason.name.lower()] += 1

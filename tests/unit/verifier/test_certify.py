@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.unit.verifier.lab import profile
@@ -52,7 +51,7 @@ def test_a_kept_job_isJudgedAsWithItsStates(
     assert len(jobs) == len(kept) == 4
     for job, case in zip(jobs, kept, strict=True):
         kinds = job.about.checkers
-        assert job.averaged == case.averaged(kinds)
+        assert job.leads == case.leads(kinds)
         for committee in ((kinds[0],) * 3, (kinds[0], kinds[1], kinds[1])):
             mine = job.verdict(OWN, committee, (1, 3, 8, 12))
             real = case.verdict(OWN, committee, (1, 3, 8, 12))
@@ -111,8 +110,3 @@ def test_a_part_thatIsNone_isRefused(folder: Path, tmp_path: Path, part: str) ->
     path = tmp_path / "profile.json"
     path.write_text(json.dumps({"profile": to_json(profile(2))}))
     assert main(["--model", str(folder), "--profile", str(path), "--part", part]) == 1
-
-
-def test_averaged_margins_areOfTheAveragedStates(runs: Runs) -> None:
-    margins = np.array([job.averaged for job in runs.kept() if len(job.averaged) == NEW])
-    assert margins.shape[1] == NEW and (margins >= 0).all()

@@ -16,9 +16,9 @@ from verillm.sequential import Suspicion, Table
 from verillm.types import Hash32
 from verillm_verifier.attacks import ATTACKS
 from verillm_verifier.audit import Audit, audit
-from verillm_verifier.suspect import margins, pool, table_of
+from verillm_verifier.suspect import leads, pool, table_of
 
-TABLE = Table((0, 20_000), {"cheat": (math.log(0.8 / 0.97), math.log(4.0), math.log(8.0))})
+TABLE = Table((-20_000, 0), {"cheat": (math.log(8.0), math.log(4.0), math.log(0.8 / 0.97))})
 HONEST, CHEAT = WORKERS[0], WORKERS[1]
 
 
@@ -47,7 +47,7 @@ def test_the_worker_whoseTokensLose_isNamedFirst_andTheHonestIsNot(
     assert [each.worker for each in pooled] == [CHEAT.address, HONEST.address]
     assert pooled[0].is_alarm and not pooled[1].is_alarm
     assert pooled[1].suspicion.value < 1
-    assert len(pooled[0].jobs) == 3 and pooled[1].suspicion.tokens == 30 * len(margins(fair, head))
+    assert len(pooled[0].jobs) == 3 and pooled[1].suspicion.tokens == 30 * len(leads(fair, head))
     assert "CHALLENGE THESE JOBS TOGETHER" in pooled[0].line()
     said = json.loads(json.dumps([each.to_json() for each in pooled]))
     assert [each["alarm"] for each in said] == [True, False]
@@ -56,7 +56,7 @@ def test_the_worker_whoseTokensLose_isNamedFirst_andTheHonestIsNot(
 def test_the_odds_areThoseOfTheSequentialTest(found: tuple[Audit, Audit], head: HeadRows) -> None:
     expected = Suspicion()
     for each in found:
-        expected = expected.after(margins(each, head), TABLE)
+        expected = expected.after(leads(each, head), TABLE)
     assert pool([by(CHEAT, each) for each in found], head, TABLE)[0].suspicion == expected
 
 

@@ -71,33 +71,48 @@ def test_a_job_countsTheSame_inAnyOrderOfItsTokens(margins: list[int]) -> None:
     assert math.isclose(forward.value, backward.value, rel_tol=1e-9)
 
 
-def test_fitting_findsTheRatiosItWasDrawnFrom_andNeverSaysMoreThanWasSeen() -> None:
-    honest = [m for job in jobs("honest", 2000, 5) for m in job]
-    cheat = [m for job in jobs("cheat", 2000, 6) for m in job]
-    fitted = fit({"setup": honest}, {"cheat": cheat}, EDGES)
-    expected = [math.log(0.9 * math.exp(ratio) + 0.1) for ratio in TABLE.ratios["cheat"]]
-    assert np.allclose(fitted.ratios["cheat"], expected, atol=0.2)
-    unseen = fit({"setup": [0] * 1000}, {"cheat": [500_000] * 10}, EDGES)
-    assert max(unseen.ratios["cheat"]) <= math.log(1012 / 3)
+CLOSENESS = (10_000, 100_000)
 
 
-def test_no_setup_isSuspected_forTheNoiseOfItsOwn() -> None:
-    calm = [0] * 9_950 + [5_000] * 50
-    noisy = [0] * 1_960 + [5_000] * 40
-    cheat = [0] * 940 + [5_000] * 60
-    both = fit({"calm": calm, "noisy": noisy}, {"cheat": cheat}, EDGES)
-    pooled = fit({"all": calm + noisy}, {"cheat": cheat}, EDGES)
-    # The expectation of one token's factor, for a worker in the noisy setup.
-    assert expectation(both, noisy) <= 1 < expectation(pooled, noisy)
+def leads(losses: dict[int, float], count: int, seed: int) -> list[int]:
+    """As many leads at each distance, of which a share is lost."""
+    random = np.random.default_rng(seed)
+    signs = {at: random.random(count) < share for at, share in losses.items()}
+    return [(-at if lost else at) for at, all_lost in signs.items() for lost in all_lost.tolist()]
 
 
-def expectation(table: Table, margins: list[int]) -> float:
-    return float(np.mean([math.exp(table.scores([each])["cheat"]) for each in margins]))
+def test_fitting_comparesWhoWinsNearTies_givenHowNearTheyAre() -> None:
+    honest = leads({5_000: 0.5, 50_000: 0.1, 500_000: 0.01}, 20_000, 5)
+    cheat = leads({5_000: 0.5, 50_000: 0.3, 500_000: 0.04}, 20_000, 6)
+    fitted = fit(honest, {"cheat": cheat}, CLOSENESS).ratios["cheat"]
+    far, near, nothing, *won = fitted
+    assert far == pytest.approx(math.log((0.9 * 0.04 + 0.001) / 0.01), abs=0.2)
+    assert near == pytest.approx(math.log((0.9 * 0.3 + 0.01) / 0.1), abs=0.08)
+    assert nothing == 0.0
+    assert won == pytest.approx([math.log(0.72 / 0.9), math.log(0.963 / 0.99)], abs=0.02)
 
 
-def test_no_margins_cannotBeFitted() -> None:
+def test_a_text_withMoreNearTies_isNoEvidence() -> None:
+    honest = leads({50_000: 0.1, 500_000: 0.01}, 20_000, 5)
+    cheat = leads({50_000: 0.3, 500_000: 0.04}, 20_000, 6)
+    table = fit(honest, {"cheat": cheat}, CLOSENESS)
+    for losses in ({50_000: 0.1}, {500_000: 0.01}, {50_000: 0.1, 500_000: 0.01}):
+        factors = [math.exp(table.scores([lead])["cheat"]) for lead in leads(losses, 40_000, 7)]
+        assert float(np.mean(factors)) < 1.005
+
+
+def test_fitting_neverSaysMoreThanWasSeen() -> None:
+    nothing = fit([500_000] * 1000, {"cheat": [-500_000] * 10}, CLOSENESS).ratios["cheat"]
+    assert max(nothing) <= math.log(1001 / 0.5)
+    calmer = fit(leads({50_000: 0.3}, 1000, 1), {"cheat": [50_000] * 1000}, CLOSENESS)
+    assert set(calmer.ratios["cheat"]) == {0.0}
+
+
+def test_no_leads_cannotBeFitted() -> None:
     with pytest.raises(MalformedError):
-        fit({"setup": [0]}, {"cheat": []}, EDGES)
+        fit([1], {"cheat": []}, CLOSENESS)
+    with pytest.raises(MalformedError):
+        fit([], {"cheat": [1]}, CLOSENESS)
 
 
 @pytest.mark.parametrize(

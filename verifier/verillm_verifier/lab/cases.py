@@ -9,7 +9,7 @@ from hashlib import sha256
 from verillm.model import CheckProfile
 from verillm.statistics import States, distances, is_finite
 from verillm.task import Item
-from verillm.tokens import Generated, Head, Vote, averaged_margins, votes
+from verillm.tokens import Generated, Head, Vote, averaged_leads, votes
 from verillm.types import Bits, Ints
 from verillm_verifier.lab.judged import Judged
 from verillm_verifier.runs import Job
@@ -80,12 +80,12 @@ class Case(Judged):
             self._votes[key] = votes(generated, generated.finals[0], self._head, self.profile)
         return self._votes[key]
 
-    def averaged(self, clique: Sequence[str]) -> tuple[int, ...]:
-        """Return the margins by the average of some views' logits, which must be finite."""
-        key = "average " + " ".join(f"{name} {self._digest(name)}" for name in clique)
+    def leads(self, clique: Sequence[str]) -> tuple[int, ...]:
+        """Return the tokens' leads by the average of some views' logits."""
+        key = "leads " + " ".join(f"{name} {self._digest(name)}" for name in clique)
         if key not in self._votes:
-            found = averaged_margins(self._generated(clique), self._head, self.profile)
-            self._votes[key] = tuple(None if each is None else (each, 0, False) for each in found)
+            found = averaged_leads(self._generated(clique), self._head, self.profile)
+            self._votes[key] = tuple((lead, 0, False) for lead in found)
         return tuple(vote[0] for vote in self._votes[key] if vote is not None)
 
     def _digest(self, name: str) -> str:

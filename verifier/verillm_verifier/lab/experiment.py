@@ -200,14 +200,14 @@ def sequential(
     subtle = sorted(SUBTLE & set(lab.cheats))
     if not subtle:
         return None, (), ()
-    fitted, judged = _honest_margins(lab, kept)
+    fitted, judged = _honest_leads(lab, kept)
     cheats = {
-        (name, clique): pooled.margins_of(lab.cases(name), clique)
+        (name, clique): pooled.leads_of(lab.cases(name), clique)
         for name in subtle
         for clique in pooled.CLIQUES
     }
     table = pooled.fit_table(
-        fitted,
+        [job for jobs in fitted.values() for job in jobs],
         {
             name: [job for clique in pooled.CLIQUES for job in cheats[name, clique][::2]]
             for name in subtle
@@ -225,17 +225,17 @@ def sequential(
     return table, alarms, quiet
 
 
-def _honest_margins(
+def _honest_leads(
     lab: Lab, kept: Sequence[Record]
-) -> tuple[dict[str, pooled.Margins], dict[str, pooled.Margins]]:
-    """Return averaged margins by the worker's setup: those to fit on, and those to judge by."""
+) -> tuple[dict[str, pooled.Leads], dict[str, pooled.Leads]]:
+    """Return leads by the worker's setup: those to fit on, and those to judge by."""
     halves: tuple[dict[str, list[Sequence[int]]], ...] = ({}, {})
     for name, clique in product(lab.honest, pooled.CLIQUES):
-        jobs = pooled.margins_of(lab.cases(name), clique)
+        jobs = pooled.leads_of(lab.cases(name), clique)
         for half, part in zip(halves, (jobs[::2], jobs[1::2]), strict=True):
             half.setdefault(name, []).extend(part)
     for record in kept:
-        halves[record.prompt % 2].setdefault(record.about.worker, []).append(record.averaged)
+        halves[record.prompt % 2].setdefault(record.about.worker, []).append(record.leads)
     return dict(halves[0]), dict(halves[1])
 
 

@@ -14,14 +14,14 @@ from verillm.tokens import Head
 from verillm.types import PPM
 from verillm_verifier.lab.cases import Case
 
-EDGES = (0, 5_000, 20_000, 40_000, 80_000, 160_000, 320_000, 640_000)
-"""Bins of margins in ppm of a logit, about one per doubling; finer ones hold too few tokens."""
+CLOSENESS = (40_000, 60_000, 90_000, 130_000, 200_000, 300_000, 450_000, 700_000)
+"""Bins of the distance between a token and its best rival, ppm of a logit."""
 CLIQUES = {"of one kind": ("bf16",), "mixed": ("bf16", "chunked", "fp32")}
 RUNS = 200
 MOST_TOKENS = 20_000
 QUIET_TOKENS = 50_000
-Margins = Sequence[Sequence[int]]
-"""Averaged margins, job by job."""
+Leads = Sequence[Sequence[int]]
+"""Leads by averaged logits, job by job."""
 Scored = tuple[dict[str, float], int]
 """One job's scores and tokens."""
 
@@ -65,33 +65,29 @@ class Freedom:
     by_mean: float
 
 
-def margins_of(cases: Sequence[Case], clique: str) -> Margins:
-    """Return each case's margins by a clique's averaged logits."""
-    return [case.averaged(CLIQUES[clique]) for case in cases]
+def leads_of(cases: Sequence[Case], clique: str) -> Leads:
+    """Return each case's leads by a clique's averaged logits."""
+    return [case.leads(CLIQUES[clique]) for case in cases]
 
 
-def fit_table(honest: Mapping[str, Margins], cheats: Mapping[str, Margins]) -> Table:
-    """Fit the likelihood ratios on jobs of honest work, by setup, and of each cheat."""
-    return fit(
-        {name: _flat(jobs) for name, jobs in honest.items()},
-        {name: _flat(jobs) for name, jobs in cheats.items()},
-        EDGES,
-    )
+def fit_table(honest: Leads, cheats: Mapping[str, Leads]) -> Table:
+    """Fit the likelihood ratios on jobs of honest work and of each cheat."""
+    return fit(_flat(honest), {name: _flat(jobs) for name, jobs in cheats.items()}, CLOSENESS)
 
 
-def alarm(name: str, clique: str, margins: Margins, table: Table, seed: int) -> Alarm:
+def alarm(name: str, clique: str, leads: Leads, table: Table, seed: int) -> Alarm:
     """Resample a cheat's jobs until the test speaks, many times."""
     random = np.random.default_rng(seed)
-    jobs = _scored(margins, table)
+    jobs = _scored(leads, table)
     ends = sorted(_until_alarm(jobs, random) for _ in range(RUNS))
     tokens = sum(count for _, count in jobs)
     return Alarm(name, clique, tokens, _ended(ends[RUNS // 2]), _ended(ends[9 * RUNS // 10]))
 
 
-def quiet(setup: str, margins: Margins, table: Table, seed: int) -> Quiet:
+def quiet(setup: str, leads: Leads, table: Table, seed: int) -> Quiet:
     """Let honest workers of one setup work on, each with its jobs drawn anew."""
     random = np.random.default_rng(seed)
-    jobs = _scored(margins, table)
+    jobs = _scored(leads, table)
     highest = 0.0
     for _ in range(RUNS):
         suspicion = Suspicion()
@@ -134,11 +130,11 @@ def _gaps(case: Case, verifier: str, head: Head) -> list[np.ndarray]:
     return gaps
 
 
-def _flat(jobs: Margins) -> list[int]:
-    return [margin for job in jobs for margin in job]
+def _flat(jobs: Leads) -> list[int]:
+    return [lead for job in jobs for lead in job]
 
 
-def _scored(jobs: Margins, table: Table) -> list[Scored]:
+def _scored(jobs: Leads, table: Table) -> list[Scored]:
     return [(table.scores(job), len(job)) for job in jobs]
 
 

@@ -1,4 +1,4 @@
-"""What is kept of honest jobs that are too many for their states: distances, votes and margins.
+"""What is kept of honest jobs that are too many for their states: distances, votes and leads.
 
 A *unit* is one run of all prompts by one worker's setup, checked by verifiers of some kinds. Its
 record answers every question that thresholds, medians and caps can ask; only the scales and the
@@ -48,15 +48,15 @@ class Record(Judged):
         sizes: tuple[int, int],
         apart: Mapping[tuple[str, str], Ints],
         votes: Mapping[str, tuple[Vote | None, ...]],
-        averaged: tuple[int, ...],
+        leads: tuple[int, ...],
         profile: CheckProfile,
     ) -> None:
         super().__init__(*sizes, profile)
         self.about = about
         self.prompt = prompt
         """Which of the prompts it answers."""
-        self.averaged = averaged
-        """Margins by the average of all its verifiers' logits."""
+        self.leads = leads
+        """Of its tokens, by the average of all its verifiers' logits."""
         self._apart = apart
         self._votes = votes
 
@@ -88,7 +88,7 @@ def write(path: Path, about: About, cases: Sequence[Case], prompts: Sequence[int
         arrays |= {
             f"{place} apart": np.stack(pairs).astype(np.uint32),
             f"{place} votes": np.array(cast, dtype=np.int64),
-            f"{place} averaged": np.array(case.averaged(about.checkers), dtype=np.int64),
+            f"{place} leads": np.array(case.leads(about.checkers), dtype=np.int64),
         }
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial")
@@ -120,7 +120,7 @@ def read(path: Path, profile: CheckProfile) -> Iterator[Record]:
                     name: tuple(None if m < 0 else (m, above, bool(out)) for m, above, out in each)
                     for name, each in zip(about.checkers, cast, strict=True)
                 },
-                tuple(arrays[f"{place} averaged"].tolist()),
+                tuple(arrays[f"{place} leads"].tolist()),
                 profile,
             )
 
