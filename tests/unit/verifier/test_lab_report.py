@@ -1,0 +1,76 @@
+"""The page of detection, from figures: every part is there, and what was not run is said."""
+
+from typing import Any
+
+from verillm_verifier.lab.report import write
+
+SHARE = {"value": 1.0, "low": 0.83, "high": 1.0, "draws": 40, "jobs": 20}
+COUNTS = {"jobs": 49, "newTokens": 3136, "rejected": 0, "undecided": 1, "rejectedOfDraws": 0.0,
+          "undecidedOfDraws": 0.001, "reasons": [],
+          "nearest": {"q99": 0.84, "max": 0.87}}  # fmt: skip
+BOUNDS = {**COUNTS, "boundRejected": 0.0593, "boundNotAccepted": 0.09, "prompts": 28,
+          "boundPrompts": 0.1}  # fmt: skip
+CERTIFICATE = {
+    "date": "2026-11-29",
+    "machine": "2 cores",
+    "positions": 32,
+    "tokens": 64,
+    "draws": 20,
+    "betweenPrompts": 0.5,
+    "long": BOUNDS,
+    "all": BOUNDS,
+    "byWorker": {"bf16, rows 32": COUNTS},
+    "byVerifiers": {"bf16, fp32": COUNTS},
+}
+
+
+def row(name: str, role: str, verdict: str) -> dict[str, Any]:
+    results = [
+        {"setting": setting, **SHARE, "nearest": 0.9, "verdicts": {verdict: 40}}
+        for setting in ("16, mixed", "32, mixed")
+    ]
+    return {"name": name, "title": f"the {name}", "role": role, "jobs": 20, "tokens": 900,
+            "positionsNeeded": None, "tokensNeeded": 64, "results": results}  # fmt: skip
+
+
+def figures() -> dict[str, Any]:
+    thresholds = {"meanRefund": 1_620_000, "meanSlash": 2_090_000, "marginMean": 12_000,
+                  "marginMaxRefund": 689_000, "marginMaxSlash": 689_000}  # fmt: skip
+    return {
+        "model": {"name": "m", "weights": "ab" * 32, "about": "A model."},
+        "profile": {"hash": "cd" * 32, "overRefund": 3, "overSlash": 8, **thresholds},
+        "machine": "2026-11-29, 2 cores x86_64",
+        "certificate": CERTIFICATE,
+        "draws": 40,
+        "rows": [
+            row("honest", "nobody", "accept none"),
+            row("int8_row", "inferencer", "slash states_differ"),
+            row("liar", "verifier", "accept none"),
+        ],
+        "freedom": {"jobs": 16, "tokens": 54, "by_max": 0.5, "by_mean": 0.16},
+        "alarms": [{"cheat": "int8_row", "clique": "mixed", "tokens": 574, "median": 470,
+                    "ninth": None}],
+        "quiet": [{"setup": "bf16, rows 32", "jobs": 16, "tokens": 50_000, "workers": 200,
+                   "highest": 4.25}],
+    }  # fmt: skip
+
+
+def test_the_page_holdsEveryPart_andWhereItWasMeasured() -> None:
+    page = write({**figures(), "others": [figures()]})
+    for part in (
+        "Measured on 2026-11-29, 2 cores x86_64.",
+        "| 64 new tokens | 49 | 3136 | 0 | 1 | ≤ 5.93e-02 |",
+        "≤ 10.0 %",
+        "| bf16, fp32 | 49 | 0 | 1 | 0.87 |",
+        "| the int8_row | 100.0 % (83-100) |",
+        "| the int8_row | mixed | 470 | - | 574 |",
+        "| bf16, rows 32 | 16 | 50000 | 200 | 4.25 |",
+        "0.500 bits per token",
+        "## Another architecture: m",
+    ):
+        assert part in page, part
+    assert "{" not in page
+
+
+def test_a_profile_withoutCertificate_isSaidToHaveNone() -> None:
+    assert "Not run for this profile." in write({**figures(), "certificate": None})
