@@ -27,6 +27,8 @@ from verillm.types import Bits, ChecksumAddress, Hash32, ModelId, TaskId
 T = TypeVar("T")
 
 VERSION = 1
+CHUNK = 65_536
+"""Bytes of a bundle that one transaction puts on chain; 256 of them at most."""
 _TRACE, _OPENING, _BUNDLE = b"VLT1", b"VLO1", b"VLB1"
 _FULL, _FINAL_ONLY = 1, 2
 _JOB, _QUOTE, _SIGNATURE, _CHECKED, _PARTY, _SHOWN = range(1, 7)
@@ -242,9 +244,14 @@ def decode_bundle(data: bytes, limits: Limits = LIMITS) -> Bundle:
     return Bundle(job, quote, signature, checked, parties)
 
 
+def bundle_chunks(data: bytes) -> list[bytes]:
+    """A bundle in the parts that the contract takes, one a transaction."""
+    return [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
+
+
 def bundle_hash(data: bytes) -> Hash32:
-    """What a claim names a bundle by."""
-    return keccak(data)
+    """What a claim names a bundle by: each chunk can be served under it."""
+    return keccak(b"".join(keccak(chunk) for chunk in bundle_chunks(data)))
 
 
 def _read_sections(reader: _Reader) -> dict[int, list[_Reader]]:

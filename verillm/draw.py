@@ -16,6 +16,11 @@ def draw(secret: bytes, commitment: bytes, beacon: bytes) -> Hash32:
     return keccak_words([secret, commitment, beacon])
 
 
+def is_forced(seed: Hash32, every: int) -> bool:
+    """Whether the draw demands a public round, as it does for one job in `every` (0: none)."""
+    return every != 0 and int.from_bytes(keccak_words([seed, u256(3)]), "big") % every == 0
+
+
 def draw_seats(
     seed: Hash32,
     slots: int,

@@ -1,7 +1,7 @@
 """Who gets what when a job ends: the contract's money, once more, as one pure function.
 
-Mirrors `Jobs._settle`, `Jobs.refund` and `Disputes.adjudicate` to the unit (docs/protocol.md §6,
-Money): payments round down, demands round up, the rest of each division goes
+Mirrors `Docket._settle`, `Rulings._conclude`, `Disputes.refund` and `Convictions` to the unit
+(docs/protocol.md §6, Money): payments round down, demands round up, the rest of each division goes
 where the contract sends it. Amounts are token units; shares are basis points.
 """
 
@@ -68,11 +68,13 @@ class Way(Enum):
 
     UNSEALED = "refund"
     FINALIZED = "finalize"
-    UNCLAIMED = "adjudicate, nobody had claimed"
-    UPHELD = "adjudicate, the claim was right"
-    OVERTURNED = "adjudicate, the claim was wrong"
-    OPENED = "adjudicate, what was claimed withheld was there: half the claim's bond burns"
+    UNCLAIMED = "settle, nobody had claimed"
+    UPHELD = "settle, the claim was right"
+    OVERTURNED = "settle, the claim was wrong"
+    OPENED = "settle, what was claimed withheld was there: half the claim's bond burns"
     LOST = "challenge, nobody had claimed and the beacon is lost"
+    CONVICTED = "convict, the inferencer is at fault: bonds go back"
+    AT_SCHEDULER = "convict, the scheduler is at fault: bonds go back, and it pays who worked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +82,16 @@ class Ending:
     """How a job ended, by party (0 the inferencer, 1..m the committee).
 
     lost : did not open what they had to; their locks burn. unpaid : other members that are not
-    paid, those in no largest clique; they keep their locks.
+    paid, those in no largest clique; they keep their locks. bonded : the challenger had to lock a
+    bond. forced : the draw demanded the round, so its parties get the scheduler's share.
     """
 
     outcome: Outcome
     way: Way
     lost: frozenset[int] = frozenset()
     unpaid: frozenset[int] = frozenset()
+    bonded: bool = True
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,8 @@ class Judged:
 class Settlement:
     """What each role ends with beyond what it had, bonds and locks given back; negative: slashed.
 
-    One account in several roles gets the sum. All of it together is the escrow (`check`).
+    One account in several roles gets the sum. All of it together is the escrow (`total`). `finder`
+    brought a proof to the prover; who finds by a round is the claimer or the challenger.
     """
 
     client: int = 0
@@ -122,12 +128,14 @@ class Settlement:
     challenger: int = 0
     caller: int = 0
     burnt: int = 0
+    finder: int = 0
 
     @property
     def total(self) -> int:
         """Everything paid and burnt less everything slashed: the job's `max_fee`."""
         single = self.client + self.inferencer + self.scheduler + self.claimer
-        return single + sum(self.committee) + self.challenger + self.caller + self.burnt
+        others = self.challenger + self.caller + self.finder
+        return single + sum(self.committee) + others + self.burnt
 
 
 def share(amount: int, bps: int) -> int:
@@ -186,6 +194,8 @@ def settle(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
         raise InputError("a sealed job has a committee")
     if not all(0 <= party <= len(stakes.locks) for party in ending.lost | ending.unpaid):
         raise InputError("parties are 0..m")
+    if ending.way is Way.AT_SCHEDULER:
+        return _at_scheduler(terms, stakes, ending)
     return _add(_settle_job(terms, stakes, ending), _settle_bonds(terms, stakes, ending))
 
 
@@ -201,86 +211,126 @@ def _unsealed(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
     )
 
 
-def _settle_job(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
-    """Fee, escrow and locks: `Jobs._settle`."""
+def punished(stakes: Stakes, at_stake: int, free: int) -> Settlement:
+    """What a conviction after the end takes: up to the job's lock or bond, of what is free.
+
+    The convicted party's loss is `finder + burnt`; who that is, the caller knows.
+    """
+    taken = min(at_stake, free)
+    found = min(taken, stakes.fee)
+    return Settlement(finder=found, burnt=taken - found)
+
+
+def _committee(terms: Terms, stakes: Stakes, ending: Ending) -> tuple[tuple[int, ...], int, int]:
+    """What each member gets or loses, what all are paid, what of their locks burns."""
     each = share(stakes.fee, terms.committee_bps) // len(stakes.locks)
     committee = tuple(
         -lock if party in ending.lost else each * (party not in ending.unpaid)
         for party, lock in enumerate(stakes.locks, 1)
     )
-    verifiers = sum(pay for pay in committee if pay > 0)
+    paid = sum(pay for pay in committee if pay > 0)
     burnt = sum(lock for party, lock in enumerate(stakes.locks, 1) if party in ending.lost)
+    return committee, paid, burnt
+
+
+def _at_scheduler(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
+    """All back to the client; who worked is paid from the scheduler's bond."""
+    if ending.outcome != Outcome.REFUND:
+        raise InputError("a scheduler's fault refunds")
+    committee, verifiers, burnt = _committee(terms, stakes, ending)
+    worker = 0 if 0 in ending.lost else share(stakes.fee, terms.inferencer_bps)
+    rest = stakes.bond - verifiers - worker
+    found = min(rest, stakes.fee)
+    return Settlement(
+        client=stakes.max_fee,
+        inferencer=worker,
+        committee=committee,
+        scheduler=-stakes.bond,
+        burnt=burnt + rest - found,
+        finder=found,
+    )
+
+
+def _settle_job(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
+    """Fee, escrow and locks: `Docket._settle`."""
+    committee, verifiers, burnt = _committee(terms, stakes, ending)
     if ending.way is Way.LOST:
         return Settlement(stakes.max_fee, committee=committee, scheduler=-verifiers, burnt=burnt)
     if ending.outcome == Outcome.INCONCLUSIVE:
         rest = stakes.max_fee - verifiers
         return Settlement(client=rest, committee=committee, burnt=burnt)
     if ending.outcome == Outcome.ACCEPT:
-        return _accept(terms, stakes, ending.way, committee, verifiers, burnt)
+        return _accept(terms, stakes, ending)
     if ending.outcome == Outcome.REFUND:
         return Settlement(stakes.max_fee, -verifiers, committee, burnt=burnt)
     if ending.outcome != Outcome.SLASH:
         raise InputError(f"no job ends as {ending.outcome.name}")
     found = min(stakes.lock - verifiers, stakes.fee)
-    finder_is_challenger = ending.way in (Way.OVERTURNED, Way.OPENED, Way.UNCLAIMED)
+    by_round = ending.way in (Way.OVERTURNED, Way.OPENED, Way.UNCLAIMED)
+    by_claim = ending.way in (Way.FINALIZED, Way.UPHELD)
     return Settlement(
         client=stakes.max_fee,
         inferencer=-stakes.lock,
         committee=committee,
-        claimer=0 if finder_is_challenger else found,
-        challenger=found if finder_is_challenger else 0,
+        claimer=found if by_claim else 0,
+        challenger=found if by_round else 0,
+        finder=0 if by_round or by_claim else found,
         burnt=burnt + stakes.lock - verifiers - found,
     )
 
 
-def _accept(
-    terms: Terms,
-    stakes: Stakes,
-    way: Way,
-    committee: tuple[int, ...],
-    verifiers: int,
-    burnt: int,
-) -> Settlement:
+def _accept(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
     """Dust of the committee's division to the scheduler, shares of the silent to the client."""
+    committee, verifiers, burnt = _committee(terms, stakes, ending)
     paid = share(stakes.fee, terms.inferencer_bps)
     each = share(stakes.fee, terms.committee_bps) // len(stakes.locks)
     available = stakes.fee - paid - each * len(stakes.locks)
     call = min(terms.caller_fee, available // 2)
-    claimer = call if way in (Way.FINALIZED, Way.UPHELD) else 0
-    return Settlement(
+    claimer = call if ending.way in (Way.FINALIZED, Way.UPHELD) else 0
+    left = available - claimer - call
+    shared = _shared(ending, len(stakes.locks), left if ending.forced else 0)
+    settled = Settlement(
         client=stakes.max_fee - verifiers - paid - available,
         inferencer=paid,
         committee=committee,
-        scheduler=available - claimer - call,
+        scheduler=0 if ending.forced else left,
         claimer=claimer,
         caller=call,
         burnt=burnt,
     )
+    return _add(settled, shared)
+
+
+def _shared(ending: Ending, size: int, amount: int) -> Settlement:
+    """`amount` in equal parts to the parties that opened; the client gets the rest."""
+    opened = size + 1 - len(ending.lost)
+    each = amount // opened if opened else 0
+    return Settlement(
+        client=amount - each * opened,
+        inferencer=0 if 0 in ending.lost else each,
+        committee=tuple(0 if party in ending.lost else each for party in range(1, size + 1)),
+    )
 
 
 def _settle_bonds(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
-    """The loser of a claim against a challenge forfeits: `Disputes.adjudicate`."""
+    """The loser of a claim against a challenge forfeits: `Rulings._conclude`."""
     size = len(stakes.locks)
     nothing = (0,) * size
     if ending.way is Way.UNCLAIMED:
+        # Whoever challenges may be the scheduler itself, so it goes to who had to open.
         forfeit = min(terms.claim_bond, stakes.bond)
-        return Settlement(committee=nothing, scheduler=-forfeit, challenger=forfeit)
+        paid = Settlement(committee=nothing, scheduler=-forfeit)
+        return _add(paid, _shared(ending, size, forfeit))
     if ending.way is Way.OVERTURNED:
         bond = terms.claim_bond
         return Settlement(committee=nothing, claimer=-bond, challenger=bond)
     if ending.way is Way.OPENED:
         burnt = (terms.claim_bond + 1) // 2
         return Settlement(committee=nothing, claimer=-burnt, burnt=burnt)
-    if ending.way is not Way.UPHELD:
+    if ending.way is not Way.UPHELD or not ending.bonded:
         return Settlement(committee=nothing)
-    opened = size + 1 - len(ending.lost)
-    each = terms.challenge_bond // opened if opened else 0
-    return Settlement(
-        client=terms.challenge_bond - each * opened,
-        inferencer=0 if 0 in ending.lost else each,
-        committee=tuple(0 if party in ending.lost else each for party in range(1, size + 1)),
-        challenger=-terms.challenge_bond,
-    )
+    lost = Settlement(committee=nothing, challenger=-terms.challenge_bond)
+    return _add(lost, _shared(ending, size, terms.challenge_bond))
 
 
 def _add(one: Settlement, other: Settlement) -> Settlement:
@@ -293,4 +343,5 @@ def _add(one: Settlement, other: Settlement) -> Settlement:
         challenger=one.challenger + other.challenger,
         caller=one.caller + other.caller,
         burnt=one.burnt + other.burnt,
+        finder=one.finder + other.finder,
     )

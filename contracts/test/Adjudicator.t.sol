@@ -277,8 +277,10 @@ contract AdjudicatorTest is Round {
         _reveal(c);
         _compareAll(c, ALL);
         _assertVerdict(c, Outcome.Accept, 0);
-        assertEq(_balance(challenger), STAKE + terms.claimBond);
-        assertLt(_balance(scheduler), STAKE);
+        assertEq(_balance(challenger), STAKE, "whoever challenges may be the scheduler");
+        uint256 share = c.sealing.fee * 7000 / uint256(10_000);
+        assertEq(_balance(workers[0]), STAKE + share + terms.claimBond / 4, "who opened");
+        assertLt(_balance(scheduler), STAKE - terms.claimBond + c.sealing.fee);
         _assertConserved(c);
     }
 
@@ -476,10 +478,10 @@ contract AdjudicatorTest is Round {
         Case memory c = _challenged(1, Outcome.Accept, 0);
         _reveal(c);
         _compareAll(c, ALL);
-        _adjudicate(c);
+        network.adjudicate(c.posting, c.sealing, c.claiming);
         vm.expectRevert(
             abi.encodeWithSelector(
-                ILedger.StatusWrong.selector, c.id, Status.Final, Status.Challenged
+                ILedger.StatusWrong.selector, c.id, Status.Judged, Status.Challenged
             )
         );
         network.adjudicate(c.posting, c.sealing, c.claiming);

@@ -113,6 +113,9 @@ contract RoundGasTest is Round {
         _compare(c, 15, 0, 3, positions[3]);
         network.adjudicate(c.posting, c.sealing, c.claiming);
         _note("adjudicate", "round at 576");
+        pass(terms.disputeWindow);
+        network.settle(c.posting, c.sealing, c.claiming);
+        _note("settle", "round at 576");
     }
 
     function test_publicRound_ofAWideModel_takesUnder15MInACall() public {

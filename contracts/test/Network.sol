@@ -91,13 +91,13 @@ abstract contract Network is Test {
         return Config({
             token: address(token),
             adjudicator: address(adjudicator),
-            prover: address(0),
+            prover: address(this), // what convicts and overrules in these tests
             recourse: address(0),
             sealWindow: 1 hours,
             claimWindow: 1 hours,
             disputeWindow: 1 hours,
             openingWindow: 1 hours,
-            unbonding: 1 days,
+            unbonding: 2 days,
             unlockDelay: 2 hours,
             keyGrace: 1 hours,
             jobWindow: 1 hours,

@@ -267,8 +267,15 @@ abstract contract Round is Network {
     }
 
     function _adjudicate(Case memory c) internal returns (Outcome outcome, uint8 reason) {
-        vm.recordLogs();
         network.adjudicate(c.posting, c.sealing, c.claiming);
+        return _settle(c);
+    }
+
+    function _settle(Case memory c) internal returns (Outcome outcome, uint8 reason) {
+        (, uint40 settleAfter,) = network.jobState(c.id);
+        vm.warp(settleAfter);
+        vm.recordLogs();
+        network.settle(c.posting, c.sealing, c.claiming);
         return abi.decode(_logged(ILedger.Finalized.selector), (Outcome, uint8));
     }
 }

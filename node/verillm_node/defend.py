@@ -7,7 +7,7 @@ challenge without trusting, or being trusted by, anyone.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eth_typing import ChecksumAddress
@@ -22,7 +22,7 @@ from verillm.errors import (
 )
 from verillm.evidence import Bundle, PartyEvidence, gather
 from verillm.model import ModelSpec
-from verillm.records import Attestation, Member
+from verillm.records import Attestation, Claiming, Member, Posting, Sealing
 from verillm.signing import sign, verify
 from verillm.task import inner_hash, task_id
 from verillm.tokens import Head
@@ -42,7 +42,7 @@ from verillm_node.rounds import (
 )
 from verillm_node.tasks import TaskBook, TaskRecord
 from verillm_node.threads import blocking
-from verillm_node.view import View, look
+from verillm_node.view import View, is_forced, look
 from verillm_node.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -160,6 +160,7 @@ class Watch:
     registry: Registry
     link: Link
     head: Head | None
+    forced_every: int = 0
     examined: set[tuple[JobId, bytes]] = field(default_factory=set)
     """Claims already looked at: job and record."""
     shown: dict[JobId, dict[tuple[int, int], Opening]] = field(default_factory=dict)
@@ -180,12 +181,20 @@ class Watch:
             case Status.FINAL:
                 self.book.settled(job_id)
                 self.shown.pop(job_id, None)
+            case Status.CLAIMED if view.is_late and is_forced(view, self.forced_every):
+                # Whoever wants its pay opens it; all but the first are refused.
+                await self._send(self.chain.calls.challenge, view)
             case Status.CLAIMED:
                 await self._examine(view)
             case Status.CHALLENGED:
                 await self._take_part(view)
+            case Status.JUDGED if view.is_late and self._opened(view):
+                await self._send(self.chain.calls.settle, view)
             case _:
                 pass
+
+    async def _send(self, make: Callable[[Posting, Sealing, Claiming], Call], view: View) -> None:
+        await send_all(self.chain, [make(view.posting, view.sealing, view.claiming)])
 
     # ── A claim ──────────────────────────────────────────────────────────────────────────────────
     async def _examine(self, view: View) -> None:

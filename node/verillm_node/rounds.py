@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from verillm.chain.contract import Call, Calls, Checked, Opening as ChainOpening
-from verillm.chain.events import PairCompared, PositionServed, Revealed
+from verillm.chain.events import (
+    BundleDemanded,
+    ChunkServed,
+    PairCompared,
+    PositionServed,
+    Revealed,
+)
+from verillm.codec import bundle_chunks
 from verillm.draw import checked_requests, draw, position_seed, positions
+from verillm.hashing import keccak
 from verillm.model import ModelSpec
 from verillm.records import record_hash
 from verillm.trace import Entry, Opening, state_bytes
@@ -95,6 +103,21 @@ def due_services(calls: Calls, round_: Round, party: int) -> list[Call]:
             shown = _on_chain(party, round_.openings[party, place], entry)
             due.append(calls.serve(*record, lengths, index, shown))
     return due
+
+
+def due_chunks(calls: Calls, view: View, data: bytes) -> list[Call]:
+    """The chunks of a demanded bundle that nobody has served yet."""
+    asked = view.history.all(BundleDemanded)
+    since = asked[-1].block_number if asked else 0
+    served = {e.event.index for e in view.history.all(ChunkServed) if e.block_number >= since}
+    chunks = bundle_chunks(data)
+    hashes = [keccak(chunk) for chunk in chunks]
+    record = (view.posting, view.sealing, view.claiming)
+    return [
+        calls.serve_bundle(*record, index, chunk, hashes)
+        for index, chunk in enumerate(chunks)
+        if index not in served
+    ]
 
 
 def is_complete(round_: Round) -> bool:

@@ -49,12 +49,12 @@ from verillm_node.jobs import CLOSED, FAILED
 from verillm_node.registry import free_stake, staying_stake
 from verillm_node.settle import Known, Seen, Step, next_step
 from verillm_node.threads import blocking
-from verillm_node.view import View, beacon_blocks, look
+from verillm_node.view import View, beacon_blocks, is_forced, look
 
 log = logging.getLogger(__name__)
 
 LONGEST_BACKOFF = 10.0
-_STAGES = ("posted", "sealed", "claimed", "challenged", "finalized")
+_STAGES = ("posted", "sealed", "claimed", "challenged", "judged", "finalized")
 
 
 class Scheduler:
@@ -258,7 +258,8 @@ class Scheduler:
     def _look(self, job_id: JobId) -> tuple[View, Seen]:
         view = look(self.context.chain, job_id)
         left = beacon_blocks(self.context.chain, view)
-        return view, Seen(view.state.status, view.state.deadline, view.now, left)
+        state, forced = view.state, is_forced(view, self.context.terms.forced_every)
+        return view, Seen(state.status, state.deadline, view.now, left, forced)
 
     def _known(self, flow: Flow, view: View) -> Known:
         parties = self.context.book.parties(flow.job_id)
@@ -301,7 +302,11 @@ class Scheduler:
             Step.KEEP: settlement.keep,
             Step.CLAIM: settlement.claim,
             Step.FINALIZE: settlement.finalize,
+            Step.OPEN: settlement.open_forced,
             Step.DEFEND: settlement.defend,
+            Step.SETTLE: settlement.settle,
+            Step.SERVE: settlement.serve_bundle,
+            Step.VOID: settlement.void_claim,
         }
 
     async def _infer(self, flow: Flow) -> bool:

@@ -24,7 +24,11 @@ class Step(StrEnum):
     JUDGE = "judge"
     CLAIM = "claim"
     FINALIZE = "finalize"
+    OPEN = "open"
     DEFEND = "defend"
+    SETTLE = "settle"
+    SERVE = "serve"
+    VOID = "void"
     KEEP = "keep"
     WAIT = "wait"
     GIVE_UP = "give_up"
@@ -54,6 +58,8 @@ class Seen:
     now: int
     beacon_blocks: int | None = None
     """Blocks until the chain forgets this state's beacon; None where it is kept or not needed."""
+    is_forced: bool = False
+    """Whether the draw demands a public round."""
 
 
 def next_step(known: Known, seen: Seen) -> Step:
@@ -71,14 +77,26 @@ def next_step(known: Known, seen: Seen) -> Step:
         case Status.SEALED:
             # A claim is still possible after the deadline, as long as nobody has challenged.
             return Step.CLAIM if known.judged else Step.JUDGE
-        case Status.CLAIMED:
-            return Step.FINALIZE if late else Step.WAIT
+        case _:
+            return _claimed(seen, late)
+
+
+def _claimed(seen: Seen, late: bool) -> Step:
+    """From the claim on nothing of ours is needed any more, and anyone may go on."""
+    match seen.status:
+        case Status.CLAIMED if late:
+            # A forced round waits as well: whoever has the committee's word goes first.
+            return Step.OPEN if seen.is_forced else Step.FINALIZE
+        case Status.DEMANDED:
+            return Step.VOID if late else Step.SERVE
         case Status.CHALLENGED:
             return Step.DEFEND
-        case Status.DEMANDED | Status.JUDGED | Status.REVERIFYING:
-            return Step.WAIT
+        case Status.JUDGED:
+            return Step.SETTLE if late else Step.WAIT
         case Status.FINAL:
             return Step.CLOSE
+        case _:
+            return Step.WAIT
 
 
 def _is_fading(seen: Seen) -> bool:

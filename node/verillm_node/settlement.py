@@ -19,13 +19,19 @@ from verillm.types import Hash32, Outcome, Reason
 from verillm.verdict import Verdict, paid_mask
 from verillm_node.bundle import collect, make_bundle, wanted_openings
 from verillm_node.context import Context
-from verillm_node.defend import ATTESTED, advance_round, is_ours_to_advance, openings_of
+from verillm_node.defend import (
+    ATTESTED,
+    advance_round,
+    is_ours_to_advance,
+    openings_of,
+    send_all,
+)
 from verillm_node.files import write_atomically
 from verillm_node.flow import Flow
 from verillm_node.inference import give_receipts, post_call
 from verillm_node.jobs import Party
 from verillm_node.judging import Case, verdict_of
-from verillm_node.rounds import Round
+from verillm_node.rounds import Round, due_chunks
 from verillm_node.threads import blocking
 from verillm_node.view import View
 
@@ -218,6 +224,38 @@ async def finalize(context: Context, flow: Flow, view: View) -> None:
     await context.transact(flow.job_id, call, lambda: _reached(context, flow, Status.FINAL))
 
 
+async def open_forced(context: Context, flow: Flow, view: View) -> None:
+    """Opens the public round that the draw demands, without a bond."""
+    call = context.chain.calls.challenge(view.posting, view.sealing, view.claiming)
+    await context.transact(flow.job_id, call, lambda: _reached(context, flow, Status.CHALLENGED))
+
+
+async def settle(context: Context, flow: Flow, view: View) -> None:
+    """Settles by the verdict that nobody appealed."""
+    call = context.chain.calls.settle(view.posting, view.sealing, view.claiming)
+    await context.transact(flow.job_id, call, lambda: _reached(context, flow, Status.FINAL))
+
+
+async def serve_bundle(context: Context, flow: Flow, view: View) -> None:
+    """Puts what is missing of the demanded bundle into calldata, if it is ours."""
+    path = context.bundle_path(flow.job_id)
+    data = await blocking(path.read_bytes) if path.exists() else b""
+    if bundle_hash(data) != view.claiming.bundle:
+        log.warning("bundle_not_ours", extra={"job": flow.job_id})
+        return
+    await send_all(context.chain, due_chunks(context.chain.calls, view, data))
+
+
+async def void_claim(context: Context, flow: Flow, view: View) -> None:
+    """Ends a claim whose bundle nobody served: then we claim anew."""
+    call = context.chain.calls.void_claim(view.posting, view.sealing, view.claiming)
+    await context.transact(flow.job_id, call, lambda: not _is_demanded(context, flow))
+
+
+def _is_demanded(context: Context, flow: Flow) -> bool:
+    return context.chain.job_state(flow.job_id).status is Status.DEMANDED
+
+
 async def defend(context: Context, flow: Flow, view: View) -> None:
     """Takes part in the public round with every opening that the bundle holds."""
     if not is_ours_to_advance(view, context.identity.operator):
@@ -233,4 +271,4 @@ async def defend(context: Context, flow: Flow, view: View) -> None:
 
 
 def _reached(context: Context, flow: Flow, status: Status) -> bool:
-    return context.chain.job_state(flow.job_id).status >= status
+    return context.chain.job_state(flow.job_id).status.has_reached(status)

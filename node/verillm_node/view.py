@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from verillm import draw
 from verillm.chain.beacon import WINDOW
 from verillm.chain.contract import Chain, JobState, Status
 from verillm.chain.deployment import ZERO_ADDRESS
@@ -46,11 +47,24 @@ class View:
         return Claiming(ZERO_ADDRESS, Outcome.NONE, Reason.NONE, 0, NO_HASH, beacon)
 
     @property
+    def is_late(self) -> bool:
+        """Whether the deadline of the job's state has passed."""
+        return self.now >= self.state.deadline
+
+    @property
     def beacon_block(self) -> int | None:
         """The block whose hash the next step needs."""
         if self.state.status is Status.POSTED:
             return self.posting.posted_block
         return self.sealing.sealed_block if self.state.status is Status.SEALED else None
+
+
+def is_forced(view: View, every: int) -> bool:
+    """Whether the draw of a sealed job demands a public round."""
+    if view.history.sealed is None:
+        return False
+    sealing = view.sealing
+    return draw.is_forced(draw.draw(sealing.secret, view.posting.commitment, sealing.beacon), every)
 
 
 def look(chain: Chain, job_id: JobId) -> View:

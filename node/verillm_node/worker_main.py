@@ -174,7 +174,8 @@ async def _serve(
     head = None if settings.engine.model is None else HeadRows(settings.engine.model)
     attest = Attester(chain, identity, spec, head, book)
     link = Link(LINK_STALL_SECONDS)
-    watch = Watch(chain, spec, worker, book, Registry(chain, terms.reserve_bps), link, head)
+    registry = Registry(chain, terms.reserve_bps)
+    watch = Watch(chain, spec, worker, book, registry, link, head, terms.forced_every)
 
     async def see() -> None:
         await blocking(follower.poll)

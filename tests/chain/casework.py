@@ -17,6 +17,7 @@ from tests.reference import Network
 from tests.unit.verillm.builders import SPEC, bf16, noisy
 from verillm.chain.calls import Checked, Opening
 from verillm.chain.deployment import ZERO_ADDRESS
+from verillm.codec import bundle_hash
 from verillm.draw import checked_requests, draw, position_seed, positions
 from verillm.hashing import keccak
 from verillm.model import ModelSpec, model_id
@@ -90,7 +91,12 @@ class Case:
     @property
     def bundle(self) -> Hash32:
         """What a claim names its evidence by."""
-        return keccak(b"bundle" + self.secret)
+        return bundle_hash(self.shown)
+
+    @property
+    def shown(self) -> bytes:
+        """What stands for its evidence where somebody demands it."""
+        return b"bundle" + self.secret
 
 
 class Casework:

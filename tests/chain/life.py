@@ -240,12 +240,15 @@ class Life(RuleBasedStateMachine):
             Status.POSTED: lambda: ("refund", (posted(case),)),
             Status.SEALED: lambda: ("challenge", self.work.record(case)),
             Status.CLAIMED: lambda: ("finalize", self.work.record(case)),
+            Status.DEMANDED: lambda: ("void_claim", self.work.record(case)),
             Status.CHALLENGED: lambda: ("adjudicate", self.work.record(case)),
+            Status.JUDGED: lambda: ("settle", self.work.record(case)),
         }
         while (status := self._state(case).status) is not Status.FINAL:
             name, values = ways[status]()
             self.beside.pass_time(3_600)
-            self.beside.must(self.town.auditor.address, name, *values)
+            said = self.beside.must(self.town.auditor.address, name, *values)
+            self.town.took(case, said.events)
 
 
 def _flawed(values: list[Any], flaw: str) -> list[Any]:

@@ -110,7 +110,7 @@ class OpenWorld(World):
         )  # fmt: skip
 
     def challenge(self, run: Running) -> list[Step]:
-        """The whole public round: reveal, compare everything, adjudicate."""
+        """The whole public round: reveal, compare everything, adjudicate, settle."""
         auditor, record = self.auditor.account, (run.posting, run.sealing, run.claiming)
         steps = [Step("challenge", self.send(auditor, self.calls.challenge(*record)))]
         parties = range(self.spec.committee + 1)
@@ -126,6 +126,8 @@ class OpenWorld(World):
                 steps.append(Step("compare", self.send(auditor, call)))
         self.net.pass_time(3 * self.net.config.opening_window)
         steps.append(Step("adjudicate", self.send(auditor, self.calls.adjudicate(*record))))
+        self.net.pass_time(self.net.config.dispute_window)
+        steps.append(Step("settle", self.send(auditor, self.calls.settle(*record))))
         return steps
 
     def states(self, run: Running, party: int) -> list[States]:

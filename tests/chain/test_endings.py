@@ -16,7 +16,9 @@ from hypothesis.strategies import DrawFn, booleans, composite, frozensets, integ
 from tests.chain.casework import PRICE, PROMPT, Case, Plan, posted, sealed
 from tests.chain.conftest import Net
 from tests.chain.town import CONFIG, Town, inhabited
+from tests.reference.docket import ATTESTED
 from verillm.chain import events
+from verillm.records import Attestation
 from verillm.settlement import Way
 from verillm.types import Outcome, Reason
 
@@ -44,6 +46,7 @@ class Story:
     max_fee: int
     more: int
     attested: bool
+    late: bool
     poor: frozenset[int]
 
 
@@ -65,6 +68,7 @@ def stories(draw: DrawFn) -> Story:
         max_fee=most,
         more=draw(integers(0, 500)),
         attested=draw(booleans()),
+        late=draw(booleans()),
         poor=draw(frozensets(integers(0, 5), max_size=3)),
     )
 
@@ -103,7 +107,19 @@ def tell(town: Town, story: Story) -> events.Finalized:
         return ended(said.events)
     openly(town, case, story.silent)
     here.pass_time(2 * CONFIG.opening_window)
-    return ended(here.must(auditor, "adjudicate", *work.record(case)).events)
+    here.must(auditor, "adjudicate", *work.record(case))
+    if story.late and not story.attested and story.claim[1] not in ATTESTED:
+        word = (Outcome.REFUND, Reason.MARGIN_MEAN)
+        attested = Attestation(work.id_of(case), *word, case.bundle)
+        here.must(
+            town.hot[auditor].address,
+            "attest",
+            *work.record(case),
+            attested,
+            everyone(town, case, *word),
+        )
+    here.pass_time(CONFIG.dispute_window)
+    return ended(here.must(auditor, "settle", *work.record(case)).events)
 
 
 def claim(town: Town, case: Case, story: Story) -> None:

@@ -43,6 +43,8 @@ from tests.chain.life import (
 )
 from tests.chain.town import Town, inhabited
 from verillm.chain.reads import Status
+from verillm.hashing import keccak
+from verillm.records import Attestation
 from verillm.types import Outcome, Reason
 
 
@@ -238,6 +240,47 @@ class Jobs(Life):
         self.beside.pass_time(wait)
         case = self._at(Status.CHALLENGED)[-1]
         self._send(self._person(by), "adjudicate", *self.work.record(case))
+
+    @precondition(lambda self: self._at(Status.CHALLENGED, Status.JUDGED))
+    @rule(by=people, outcome=outcomes, reason=reasons, whole=rarely(True, False))
+    def attest(self, by: int, outcome: Outcome, reason: Reason, whole: bool) -> None:
+        case = self._at(Status.CHALLENGED, Status.JUDGED)[-1]
+        if whole:
+            outcome, reason = Outcome.REFUND, Reason.LENGTH
+        signed = self.work.attestations(case, outcome, reason, self._members(case))
+        word = Attestation(self.work.id_of(case), outcome, reason, case.bundle)
+        self._send(self._person(by), "attest", *self.work.record(case), word, signed)
+
+    @precondition(lambda self: self._at(Status.JUDGED))
+    @rule(by=people, late=rarely(True, False))
+    def settle(self, by: int, late: bool) -> None:
+        self.beside.pass_time(self.reference.config.dispute_window if late else 1)
+        case = self._at(Status.JUDGED)[-1]
+        self._send(self._person(by), "settle", *self.work.record(case))
+
+    # ── Bundles ─────────────────────────────────────────────────────────────────────────────────
+    @precondition(lambda self: self.cases)
+    @rule(which=integers(0), by=people, fresh=rarely(True, False))
+    def demand(self, which: int, by: int, fresh: bool) -> None:
+        found = self._at(Status.CLAIMED) if fresh else self.cases
+        if found and (case := found[-1 - which % len(found)]).sealing is not None:
+            self._send(self._person(by), "demand", *self.work.record(case))
+
+    @precondition(lambda self: self._at(Status.DEMANDED))
+    @rule(by=people, flaw=rarely("", "index", "chunk", "hashes"))
+    def serve_bundle(self, by: int, flaw: str) -> None:
+        case = self._at(Status.DEMANDED)[-1]
+        chunk, index = case.shown + b"!" * (flaw == "chunk"), int(flaw == "index")
+        hashes = [keccak(case.shown)] * (1 + (flaw == "hashes"))
+        values = (*self.work.record(case), index, chunk, hashes)
+        self._took(case, self._person(by), "serve_bundle", *values)
+
+    @precondition(lambda self: self._at(Status.DEMANDED))
+    @rule(by=people, late=rarely(True, False))
+    def void_claim(self, by: int, late: bool) -> None:
+        self.beside.pass_time(self.reference.config.opening_window if late else 1)
+        case = self._at(Status.DEMANDED)[-1]
+        self._took(case, self._person(by), "void_claim", *self.work.record(case))
 
     @precondition(lambda self: self._at(Status.CLAIMED))
     @rule(by=people)

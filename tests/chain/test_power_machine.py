@@ -25,6 +25,7 @@ HONEST = Story(
     max_fee=83,
     more=0,
     attested=False,
+    late=False,
     poor=frozenset(),
 )
 

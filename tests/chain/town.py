@@ -124,6 +124,8 @@ class Town:
                 case.sealing = event.sealing
             elif isinstance(event, events.Claimed):
                 case.claiming = event.claiming
+            elif isinstance(event, events.ClaimVoided):
+                case.claiming = None
         return case
 
 

@@ -7,7 +7,7 @@ from tests.reference.roster import Roster
 from tests.reference.state import NO_JOB, require
 from verillm.chain import events
 from verillm.chain.reads import JobState, Status
-from verillm.draw import draw
+from verillm.draw import draw, is_forced
 from verillm.records import Attestation, Claiming, Member, Posting, Sealing, record_hash
 from verillm.request import Job, Quote
 from verillm.settlement import Ending, Stakes, Terms, Way, bond_of, demand, fee_of, settle
@@ -128,6 +128,7 @@ class Docket(Roster):
         """Settle an unchallenged claim."""
         identity = self._at(Status.CLAIMED, posting, sealing, claiming)
         self._require_after(identity)
+        require(not self._is_forced(posting, sealing), "RoundForced")
         self._unlock(claiming.claimer, self.config.claim_bond)
         unpaid = bits(~claiming.paid, len(sealing.committee), first=1)
         ending = Ending(claiming.outcome, Way.FINALIZED, unpaid=unpaid)
@@ -191,6 +192,10 @@ class Docket(Roster):
         require(state.status is status, "StatusWrong")
         require(state.record == record_hash(posting, sealing, claiming), "RecordMismatch")
         return identity
+
+    def _is_forced(self, posting: Posting, sealing: Sealing) -> bool:
+        seed = draw(sealing.secret, posting.commitment, sealing.beacon)
+        return is_forced(seed, self.config.forced_every)
 
     def _identity(self, posting: Posting) -> JobId:
         return job_id(self.domain, posting.job)

@@ -6,6 +6,7 @@ from typing import Self
 from verillm.chain.deployment import ZERO_ADDRESS
 from verillm.chain.reads import DepositState, JobState, SeatState, Status
 from verillm.model import ModelSpec
+from verillm.settlement import Judged
 from verillm.statistics import PairStatistics
 from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, Reason
 
@@ -64,11 +65,31 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Challenge:
-    """Who challenged, and the reason that the committee attested to it, if any."""
+class Dispute:
+    """A public round: who opened it, for a bond or without, and what was said and found since.
+
+    `finder` brought the committee's word later, `judged` and `cause` are from `adjudicate` on.
+    """
 
     challenger: ChecksumAddress
+    bonded: bool
     reason: Reason
+    finder: ChecksumAddress | None = None
+    judged: Judged | None = None
+    cause: Reason = Reason.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The demands of a job so far; of the last one, who demanded and what was served."""
+
+    demander: ChecksumAddress
+    count: int = 0
+    answered: bool = False
+    served: frozenset[int] = frozenset()
+
+
+NO_DEMAND = Demand(ZERO_ADDRESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +136,8 @@ class State:
     escrows: dict[JobId, int] = field(default_factory=dict)
     kept: dict[int, Hash32] = field(default_factory=dict)
     nonces: dict[tuple[ChecksumAddress, ChecksumAddress, int], bool] = field(default_factory=dict)
-    challenges: dict[JobId, Challenge] = field(default_factory=dict)
+    disputes: dict[JobId, Dispute] = field(default_factory=dict)
+    demands: dict[JobId, Demand] = field(default_factory=dict)
     rounds: dict[Hash32, Round] = field(default_factory=dict)
 
     def copy(self) -> Self:

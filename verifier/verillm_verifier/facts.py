@@ -230,13 +230,18 @@ def _inferencer_seated(facts: Facts) -> bool:
 def _placed(facts: Facts) -> Iterable[Check]:
     """Each event stands once, in order, in the block that it names and that the chain has."""
     history = facts.history
-    steps = [history.posted, history.sealed, history.claimed, history.finalized]
+    steps = [history.posted, history.sealed, history.claimed, history.judged, history.finalized]
     places = [(at.block_number, at.index) for at in steps if at is not None]
-    once = (events.Posted, events.Sealed, events.Claimed, events.Finalized)
+    once = (events.Posted, events.Sealed, events.Judged, events.Finalized)
+    claims = 1 + len(history.all(events.ClaimVoided))
     about = {getattr(each.event, "job_id", history.job_id) for each in history.events}
     return (
         ("every event is of this job", lambda: about == {history.job_id}),
         ("each step happened once", lambda: all(len(history.all(kind)) <= 1 for kind in once)),
+        (
+            "a claim is made again only where one was voided",
+            lambda: len(history.all(events.Claimed)) <= claims,
+        ),
         ("no claim without a seal", lambda: history.claimed is None or history.sealed is not None),
         ("the steps are in order", lambda: places == sorted(places)),
         ("post is in the block that it names", lambda: _in_block(facts, history.posted)),
@@ -269,12 +274,21 @@ def status_by_events(facts: Facts) -> Status:
     history = facts.history
     ordered = (
         (history.finalized, Status.FINAL),
+        (history.judged, Status.JUDGED),
         (history.challenged, Status.CHALLENGED),
+        (_demanded(history), Status.DEMANDED),
         (history.claimed, Status.CLAIMED),
         (history.sealed, Status.SEALED),
         (history.posted, Status.POSTED),
     )
     return next((status for at, status in ordered if at is not None), Status.NONE)
+
+
+def _demanded(history: JobHistory) -> At[events.BundleDemanded] | None:
+    """The demand that is neither answered nor has made its claim void."""
+    asked = history.all(events.BundleDemanded)
+    closed = len(history.all(events.BundleServed)) + len(history.all(events.ClaimVoided))
+    return asked[-1] if len(asked) > closed else None
 
 
 def _record_holds(facts: Facts) -> bool:

@@ -104,7 +104,7 @@ class ReceiptEvent:
 class StageEvent:
     """A hint that the job entered a stage on chain, the event's name; the chain is asked."""
 
-    NAMES = ("posted", "sealed", "claimed", "challenged", "final")
+    NAMES = ("posted", "sealed", "claimed", "challenged", "judged", "final")
     stage: str
     transaction: Hash32
     block: int

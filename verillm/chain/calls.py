@@ -9,7 +9,7 @@ from verillm.chain import artifacts
 from verillm.chain.deployment import Deployment
 from verillm.model import ModelSpec
 from verillm.proofs.find import Proof
-from verillm.records import Claiming, Posting, Sealing
+from verillm.records import Attestation, Claiming, Posting, Sealing
 from verillm.request import Job, Quote
 from verillm.task import Inner, ItemLeaf
 from verillm.types import Hash32, ModelId, Outcome
@@ -206,6 +206,18 @@ class Calls:
         attested = (outcome, reason, bundle, attestations)
         return self._call("challenge", posting, sealing, claiming, *attested)
 
+    def attest(
+        self,
+        posting: Posting,
+        sealing: Sealing,
+        claiming: Claiming,
+        attestation: Attestation,
+        signatures: Sequence[bytes],
+    ) -> Call:
+        """Anyone: adds what enough members attested to a round that was opened without it."""
+        word = (attestation.outcome, attestation.reason, attestation.bundle, signatures)
+        return self._call("attest", posting, sealing, claiming, *word)
+
     def reveal(
         self,
         posting: Posting,
@@ -248,8 +260,33 @@ class Calls:
         return self._round_call("compare", *record, checked, position_index, openings)
 
     def adjudicate(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
-        """Anyone: computes the public round's verdict and settles by it."""
+        """Anyone: computes the public round's verdict; it may be appealed for a while."""
         return self._call("adjudicate", posting, sealing, claiming)
+
+    def settle(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
+        """Anyone: pays by a verdict that nobody appealed."""
+        return self._call("settle", posting, sealing, claiming)
+
+    # The bundle of a claim
+    def demand(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
+        """Anyone, bonded: demands the bundle of a claim in calldata."""
+        return self._call("demand", posting, sealing, claiming)
+
+    def serve_bundle(
+        self,
+        posting: Posting,
+        sealing: Sealing,
+        claiming: Claiming,
+        index: int,
+        chunk: bytes,
+        hashes: Sequence[Hash32],
+    ) -> Call:
+        """Anyone: puts one chunk of a demanded bundle into calldata."""
+        return self._call("serveBundle", posting, sealing, claiming, index, chunk, hashes)
+
+    def void_claim(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
+        """Anyone: ends a claim whose bundle was not served in time."""
+        return self._call("voidClaim", posting, sealing, claiming)
 
     # Objective proofs
     def prove(self, posting: Posting, sealing: Sealing, claiming: Claiming, proof: Proof) -> Call:

@@ -32,7 +32,7 @@ class Config:
     claim_window: int = HOUR
     dispute_window: int = DAY
     opening_window: int = DAY
-    unbonding: int = 14 * DAY
+    unbonding: int = 28 * DAY
     unlock_delay: int = 2 * DAY
     key_grace: int = 7 * DAY
     job_window: int = DAY

@@ -218,6 +218,73 @@ class PairCompared:
 
 
 @dataclass(frozen=True, slots=True)
+class Supported:
+    """The committee's word, or a proof, was added to a public round; `deadline` of its state."""
+
+    job_id: JobId
+    finder: ChecksumAddress
+    reason: Reason
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The public round has a verdict; bit p of `lost` is party p, bit k-1 of `paid` member k."""
+
+    job_id: JobId
+    outcome: Outcome
+    reason: Reason
+    lost: int
+    paid: int
+    settle_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class BundleDemanded:
+    """Someone wants the bundle of the claim in calldata."""
+
+    job_id: JobId
+    demander: ChecksumAddress
+    open_by: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkServed:
+    """A part of the bundle is in this transaction's calldata."""
+
+    job_id: JobId
+    index: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class BundleServed:
+    """All of the bundle is on chain."""
+
+    job_id: JobId
+    finalize_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimVoided:
+    """The bundle was not served: the claim counts no more."""
+
+    job_id: JobId
+    claimer: ChecksumAddress
+    claim_by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Convicted:
+    """A proof against a party: 0..m as ever, 255 the scheduler."""
+
+    job_id: JobId
+    party: int
+    reason: Reason
+    finder: ChecksumAddress
+
+
+@dataclass(frozen=True, slots=True)
 class Finalized:
     """The job is settled."""
 
@@ -275,6 +342,13 @@ EVENTS: tuple[type[Any], ...] = (
     PositionServed,
     ItemMismatched,
     PairCompared,
+    Supported,
+    Judged,
+    BundleDemanded,
+    ChunkServed,
+    BundleServed,
+    ClaimVoided,
+    Convicted,
     Finalized,
     Paid,
     Slashed,
@@ -314,13 +388,19 @@ class JobHistory:
 
     @property
     def claimed(self) -> At[Claimed] | None:
-        """Which verdict was claimed."""
-        return self.first(Claimed)
+        """Which verdict is claimed: the last one, unless its bundle was not served."""
+        claims = self.all(Claimed)
+        return claims[-1] if len(claims) > len(self.all(ClaimVoided)) else None
 
     @property
     def challenged(self) -> At[ChallengeOpened] | None:
         """Who opened the public round."""
         return self.first(ChallengeOpened)
+
+    @property
+    def judged(self) -> At[Judged] | None:
+        """What the public round found."""
+        return self.first(Judged)
 
     @property
     def finalized(self) -> At[Finalized] | None:

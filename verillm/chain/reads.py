@@ -33,6 +33,24 @@ class Status(IntEnum):
     JUDGED = 7
     REVERIFYING = 8
 
+    def has_reached(self, stage: "Status") -> bool:
+        """Whether a job that stands here is at `stage`, or past it."""
+        return _ORDER.index(self) >= _ORDER.index(stage)
+
+
+_ORDER = (
+    Status.NONE,
+    Status.POSTED,
+    Status.SEALED,
+    Status.CLAIMED,
+    Status.DEMANDED,
+    Status.CHALLENGED,
+    Status.JUDGED,
+    Status.REVERIFYING,
+    Status.FINAL,
+)
+"""In the order of a job's life; the contract's numbers are those of its history."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobState:

@@ -187,9 +187,10 @@ class Handle:
         chain, deadline = self._flows.chain, time.monotonic() + within
         while True:
             state = yield from ask(lambda: chain.job_state(self.job_id))
-            if state.status >= STAGES[stage]:
-                return Status(state.status)
-            if state.status is Status.NONE:
+            status = Status(state.status)
+            if status.has_reached(STAGES[stage]):
+                return status
+            if status is Status.NONE:
                 now = yield from ask(chain.now)
                 if now > self.job.deadline:
                     raise DeadlinePassedError(self.job.deadline)

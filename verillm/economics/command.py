@@ -59,7 +59,7 @@ MEANING: Final = {
     "key_grace": "s",
     "reverification": "members m'; not in the contracts yet, 0: no size is large enough",
     "check_rate": "share of jobs that are checked; fixed in this version",
-    "forced_rounds": "one job in A in public; not in the contracts yet, 0: no rate deters",
+    "forced_rounds": "forcedEvery: one job in A is judged in public; 0: no rate deters",
 }
 
 

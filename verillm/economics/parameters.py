@@ -52,12 +52,19 @@ class Situation:
     positions: int = 32
 
 
+MAX_DEMANDS = 3
+"""Demands of a bundle that one job can see (TermsLib)."""
+MOST_FORCED = 65_535
+"""The rarest forced round that a deployment can name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """What a deployment and a model version fix; names as in Config and ModelSpec.
 
-    `reverification`, `check_rate` and `forced_rounds` (one job in A) are of rules that the
-    contracts do not have yet: now every job is checked, once.
+    `forced_rounds` is Config's forcedEvery: one job in A is judged in public, 0 none.
+    `reverification` and `check_rate` are of rules that the contracts do not have yet: now every
+    job is checked, once.
     """
 
     committee: int
@@ -98,8 +105,10 @@ class Parameters:
     @property
     def longest_path(self) -> int:
         """Seconds from a job's signature to its end at the latest, as the contract counts them."""
-        windows = self.seal_window + self.claim_window + self.dispute_window
-        return self.job_window + windows + 3 * self.opening_window
+        claim = self.claim_window + self.dispute_window
+        claims = claim + MAX_DEMANDS * (claim + self.opening_window)
+        public_round = 3 * self.opening_window + 2 * self.dispute_window
+        return self.job_window + self.seal_window + claims + public_round
 
 
 def override(parameters: Parameters, values: Mapping[str, float]) -> Parameters:
@@ -188,7 +197,7 @@ def largest_forced_rounds(situation: Situation, parameters: Parameters) -> int:
     lock = least_lock(situation.max_fee, parameters.kappa_bps)
     at_stake = (1 - situation.error) * lock * (1 + parameters.committee)
     gain = situation.value + situation.costs.inference - situation.costs.cheap
-    return int(at_stake / gain) if gain > 0 else 1_000_000
+    return min(int(at_stake / gain), MOST_FORCED) if gain > 0 else MOST_FORCED
 
 
 def least_claim_bond(situation: Situation) -> float:

@@ -10,6 +10,7 @@ from verillm.economics.parameters import (
     Situation,
     check,
     escape,
+    largest_forced_rounds,
     least_challenge_bond,
     least_claim_bond,
     least_windows,
@@ -50,7 +51,15 @@ def require_safe(situation: Situation, parameters: Parameters) -> None:
 
 def findings(situation: Situation, parameters: Parameters) -> tuple[Finding, ...]:
     """Every reason why these parameters are unsafe here; () if none."""
-    rules = (_of_committee, _of_exposure, _of_shares, _of_bonds, _of_stake, _of_windows)
+    rules = (
+        _of_committee,
+        _of_exposure,
+        _of_shares,
+        _of_bonds,
+        _of_forced,
+        _of_stake,
+        _of_windows,
+    )
     return tuple(finding for rule in rules for finding in rule(situation, parameters))
 
 
@@ -135,6 +144,15 @@ def _of_bonds(situation: Situation, parameters: Parameters) -> Iterator[Finding]
             f"{parameters.challenge_bond} is below {challenge:.0f}: forged tokens or griefing pay"
         )
         yield Finding("challenge_bond", reason, "raise it, or the detection by tokens")
+
+
+def _of_forced(situation: Situation, parameters: Parameters) -> Iterator[Finding]:
+    largest = largest_forced_rounds(situation, parameters)
+    if largest and not 1 <= parameters.forced_rounds <= largest:
+        reason = f"one forced round in {parameters.forced_rounds or 'no'} jobs, not in {largest}"
+        yield Finding(
+            "forced_rounds", f"{reason}: a captured committee gains", "force more of them"
+        )
 
 
 def _of_stake(situation: Situation, parameters: Parameters) -> Iterator[Finding]:

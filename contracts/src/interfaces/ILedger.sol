@@ -63,6 +63,29 @@ interface ILedger {
         bytes32 beacon,
         uint8 reason
     );
+    /// @notice A majority of the committee (Recourse.attest) or a proof (Recourse.overrule) speaks against what the
+    /// states may accept; whoever brought it is in the challenger's place if that decides.
+    event Supported(JobId indexed jobId, address indexed finder, uint8 reason, uint256 deadline);
+    /// @notice The public round has a verdict; nothing is paid before `settleAfter`.
+    /// @dev Outcome and reason with what was attested so far; `lost` bit p: party p, `paid` bit k-1: member k.
+    event Judged(
+        JobId indexed jobId,
+        Outcome outcome,
+        uint8 reason,
+        uint8 lost,
+        uint8 paid,
+        uint256 settleAfter
+    );
+    /// @notice Somebody wants the bundle of a claim in calldata.
+    event BundleDemanded(JobId indexed jobId, address indexed demander, uint256 openBy);
+    /// @notice A part of the bundle is in this transaction's calldata.
+    event ChunkServed(JobId indexed jobId, uint16 index, uint16 chunks);
+    /// @notice All of the bundle is; the claim has a new window.
+    event BundleServed(JobId indexed jobId, uint256 finalizeAfter);
+    /// @notice It is not: the claim is void, and anyone may claim anew.
+    event ClaimVoided(JobId indexed jobId, address indexed claimer, uint256 claimBy);
+    /// @notice The prover's word against a party: 0..m as ever, 255 the scheduler.
+    event Convicted(JobId indexed jobId, uint8 indexed party, uint8 reason, address indexed finder);
     /// @notice A job ended.
     event Finalized(JobId indexed jobId, Outcome outcome, uint8 reason);
     /// @notice Money moved to an account, or back to a deposit.
@@ -108,4 +131,12 @@ interface ILedger {
     error AttestationsInsufficient(uint256 valid, uint256 required);
     error DeadlineTooFar(uint256 deadline, uint256 latest);
     error SeatBacked(uint256 balance, uint256 staked);
+    error RoundForced(JobId jobId);
+    error AlreadySupported(JobId jobId, uint8 reason);
+    error TooManyDemands(JobId jobId);
+    error AlreadyServed(JobId jobId);
+    error ChunkInvalid(uint256 index);
+    error NotProver(address caller);
+    error PartyUnknown(uint256 party);
+    error AlreadyConvicted(JobId jobId, uint256 party);
 }

@@ -20,6 +20,11 @@ library DrawLib {
         return keccak256(abi.encode(APPEAL, jobId, beacon));
     }
 
+    /// @notice Whether the draw demands a public round, as it does for one job in `every` (0: none).
+    function isForced(bytes32 seed, uint256 every) internal pure returns (bool) {
+        return every != 0 && uint256(keccak256(abi.encode(seed, uint256(3)))) % every == 0;
+    }
+
     /// @notice The slot that step `j` of a draw of seats looks at.
     function slot(bytes32 seed, uint256 j, uint256 slots) internal pure returns (uint256) {
         return uint256(keccak256(abi.encode(seed, uint256(1), j))) % slots;

@@ -64,6 +64,25 @@ library JobLib {
         _enter(self, Status.Reverifying, self.record, deadline);
     }
 
+    /// @notice The verdict is there; until `settleAfter` it may be appealed.
+    function judge(State storage self, uint40 settleAfter) internal {
+        _enter(self, Status.Judged, self.record, settleAfter);
+    }
+
+    function demand(State storage self, uint40 openBy) internal {
+        _enter(self, Status.Demanded, self.record, openBy);
+    }
+
+    /// @notice Back to Claimed: the bundle is there.
+    function answer(State storage self, uint40 finalizeAfter) internal {
+        _enter(self, Status.Claimed, self.record, finalizeAfter);
+    }
+
+    /// @notice Back to Sealed: the claim is void.
+    function reopen(State storage self, bytes32 record, uint40 claimBy) internal {
+        _enter(self, Status.Sealed, record, claimBy);
+    }
+
     /// @notice The record stays: what parties signed for can be proven against them after the end.
     function end(State storage self) internal {
         _enter(self, Status.Final, self.record, 0);

@@ -13,6 +13,8 @@ library TermsLib {
     /// @dev Opening windows of a re-verification: contents, draw, commitments and the time to run them, start, openings
     /// and comparisons.
     uint256 internal constant APPEAL_WINDOWS = 7;
+    /// @dev Demands of a bundle that one job can see.
+    uint256 internal constant MAX_DEMANDS = 3;
 
     /// @notice What the contracts that share the storage must agree on: all but where the first of them stands.
     function hashOf(Config memory terms) internal pure returns (bytes32) {
@@ -35,9 +37,7 @@ library TermsLib {
         _requireWindow(terms.keyGrace, "keyGrace");
         _requireWindow(terms.jobWindow, "jobWindow");
         // A seat outlives the longest path of a job that could still draw it.
-        uint256 longest = uint256(terms.jobWindow) + terms.sealWindow + terms.claimWindow
-            + terms.disputeWindow + (3 + APPEAL_WINDOWS) * uint256(terms.openingWindow);
-        require(terms.unbonding > longest, ILedger.ConfigUnsafe("unbonding"));
+        require(terms.unbonding > longestPath(terms), ILedger.ConfigUnsafe("unbonding"));
         // A deposit stays for as long as a job signed against it may still be posted.
         require(terms.unlockDelay >= terms.jobWindow, ILedger.ConfigUnsafe("unlockDelay"));
         // Exposure at least the fee: then the committee and the finder can be paid from it.
@@ -53,6 +53,31 @@ library TermsLib {
         require(terms.recourse.code.length != 0, ILedger.ConfigUnsafe("recourse"));
         bytes32 hash = IExtension(terms.recourse).termsHash();
         require(hash == hashOf(terms), ILedger.ConfigUnsafe("recourse"));
+    }
+
+    /// @notice How long a job can take from its signature to its end, where somebody takes each next step in time.
+    function longestPath(Config memory terms) internal pure returns (uint256) {
+        return _posting(terms) + _claims(terms) + _round(terms) + _appeal(terms);
+    }
+
+    function _posting(Config memory terms) private pure returns (uint256) {
+        return uint256(terms.jobWindow) + terms.sealWindow;
+    }
+
+    /// @dev The first claim, and for each demand either another one or another window of the same.
+    function _claims(Config memory terms) private pure returns (uint256) {
+        uint256 claim = uint256(terms.claimWindow) + terms.disputeWindow;
+        return claim + MAX_DEMANDS * (claim + terms.openingWindow);
+    }
+
+    /// @dev Openings, comparisons, a window to call the verdict, the window to appeal it, and another one after what
+    /// was added in it.
+    function _round(Config memory terms) private pure returns (uint256) {
+        return 3 * uint256(terms.openingWindow) + 2 * uint256(terms.disputeWindow);
+    }
+
+    function _appeal(Config memory terms) private pure returns (uint256) {
+        return APPEAL_WINDOWS * uint256(terms.openingWindow);
     }
 
     function _requireWindow(uint32 window, bytes32 field) private pure {

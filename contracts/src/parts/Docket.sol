@@ -14,6 +14,7 @@ import {
     Status
 } from "../interfaces/Types.sol";
 import {BeaconLib} from "../libraries/BeaconLib.sol";
+import {DrawLib} from "../libraries/DrawLib.sol";
 import {HashLib} from "../libraries/HashLib.sol";
 import {JobLib} from "../libraries/JobLib.sol";
 import {RecordLib} from "../libraries/RecordLib.sol";
@@ -29,20 +30,38 @@ abstract contract Docket is Roster, EIP712 {
     using JobLib for JobLib.State;
     using SafeCast for uint256;
 
-    /// @dev How a job ends. `bonus` is what each party that opened gets of a forfeited challenge bond, `dust` what
-    /// its division leaves to the client.
+    /// @dev How a job ends. `bonus` is what each party that opened gets of a forfeited bond, `dust` what its division
+    /// leaves to the client. Of a forced round the scheduler's share goes to them, too.
     struct Ending {
         Verdict verdict;
         address finder;
         address claimer;
         uint256 bonus;
         uint256 dust;
+        bool forced;
     }
 
-    /// @dev Who challenged, and the reason that the committee attested to it, if any.
-    struct Challenge {
+    /// @dev A public round: who opened it and whether for a bond; a reason that the chain cannot recompute, and who
+    /// brought it later, if so; from Judged on the verdict of the states, its own reason as `cause`. `appealed`: a
+    /// re-verification gave that verdict, and `finder` asked for it.
+    struct Dispute {
         address challenger;
+        bool bonded;
+        bool appealed;
         uint8 reason;
+        Outcome outcome;
+        uint8 cause;
+        uint8 lost;
+        uint8 paid;
+        address finder;
+    }
+
+    /// @dev The demands of a job so far; of the last one, who demanded, what was served, and whether all was.
+    struct Demand {
+        address demander;
+        uint8 count;
+        bool answered;
+        uint256 served;
     }
 
     /// @dev A re-verification. `blockNumber` is where the contents were complete and, from Closed on, where the
@@ -65,11 +84,16 @@ abstract contract Docket is Roster, EIP712 {
     /// @dev The bond over lock and fee: aborting must cost more than the cheat that it would hide.
     uint256 internal constant BOND_BPS = 12_500;
     uint256 internal constant MAX_REQUESTS = 4096;
+    /// @dev The scheduler where parties are numbered; the inferencer is 0, members are 1..m.
+    uint256 internal constant SCHEDULER = 255;
 
     mapping(JobId => JobLib.State) internal _jobs;
     mapping(uint256 blockNumber => bytes32) internal _kept;
     mapping(address client => mapping(address scheduler => BitMaps.BitMap)) internal _nonces;
-    mapping(JobId => Challenge) internal _challenges;
+    mapping(JobId => Dispute) internal _disputes;
+    mapping(JobId => Demand) internal _demands;
+    /// @dev Bit p: party p has lost what it had at stake in the job.
+    mapping(JobId => uint256 parties) internal _punished;
 
     mapping(JobId => Appeal) internal _appeals;
 
@@ -102,6 +126,17 @@ abstract contract Docket is Roster, EIP712 {
     function _beaconOf(uint256 blockNumber) internal view returns (bytes32 beacon) {
         beacon = _beacon(blockNumber);
         require(beacon != 0, BeaconUnavailable(blockNumber));
+    }
+
+    /// @dev Whether nobody may settle this job without a public round: a captured committee cannot know in time.
+    function _isForced(Posting memory posting, Sealing memory sealing)
+        internal
+        view
+        returns (bool)
+    {
+        if (FORCED_EVERY == 0) return false;
+        bytes32 draw = DrawLib.draw(sealing.secret, posting.commitment, sealing.beacon);
+        return DrawLib.isForced(draw, FORCED_EVERY);
     }
 
     // ── What was signed ─────────────────────────────────────────────────────────────────────────
@@ -137,22 +172,29 @@ abstract contract Docket is Roster, EIP712 {
         Ending memory ending
     ) internal {
         emit Finalized(jobId, ending.verdict.outcome, ending.verdict.reason);
-        uint256 each = _share(sealing.fee, COMMITTEE_BPS) / sealing.committee.length;
-        // Of verifiers at most maxFee, and so at most the lock and the bond.
-        (uint256 verifiers, uint256 burnt) =
-            _settleCommittee(jobId, sealing.committee, each, ending);
+        uint256 each = _each(sealing);
         uint256 rest = posting.job.maxFee; // of the escrow
-        uint256 pay = ending.verdict.lost & 1 == 0 ? ending.bonus : 0; // to the inferencer
+        uint256 pay = 0; // to the inferencer
         uint256 slash = 0; // from it
         uint256 toScheduler = 0;
         uint256 fromScheduler = 0;
         if (ending.verdict.outcome == Outcome.Accept) {
-            uint256 share = _share(sealing.fee, INFERENCER_BPS);
+            pay = _share(sealing.fee, INFERENCER_BPS);
             // Dust of the committee's division goes to the scheduler, shares of the unpaid to the client.
-            toScheduler = sealing.fee - share - each * sealing.committee.length;
-            rest -= share + toScheduler + verifiers;
-            pay += share;
+            toScheduler = sealing.fee - pay - each * sealing.committee.length;
+            rest -= pay + toScheduler;
             toScheduler -= _payCallers(jobId, ending.claimer, toScheduler);
+            if (ending.forced) {
+                _shareOut(ending, sealing.committee.length, toScheduler);
+                toScheduler = 0;
+            }
+        }
+        if (ending.verdict.lost & 1 == 0) pay += ending.bonus;
+        // Of verifiers at most maxFee, and so at most the lock and the bond.
+        (uint256 verifiers, uint256 burnt) =
+            _settleCommittee(jobId, sealing.committee, each, ending);
+        if (ending.verdict.outcome == Outcome.Accept) {
+            rest -= verifiers;
         } else if (ending.verdict.outcome == Outcome.Refund) {
             slash = verifiers;
         } else if (ending.verdict.outcome == Outcome.Slash) {
@@ -166,10 +208,32 @@ abstract contract Docket is Roster, EIP712 {
         } else {
             rest -= verifiers;
         }
+        bool slashed = ending.verdict.outcome == Outcome.Slash;
+        _punish(jobId, ending.verdict.lost | (slashed ? 1 : 0));
         _close(jobId, posting.worker, posting.lock, slash, pay);
         _close(jobId, posting.quote.scheduler, posting.bond, fromScheduler, toScheduler);
         _refund(jobId, posting.job.client, posting.quote.scheduler, rest + ending.dust);
         _burn(jobId, burnt);
+    }
+
+    /// @dev What each member is paid.
+    function _each(Sealing memory sealing) internal view returns (uint256) {
+        return _share(sealing.fee, COMMITTEE_BPS) / sealing.committee.length;
+    }
+
+    /// @dev Adds `amount`, in equal parts, to what those get who opened what they had to.
+    function _shareOut(Ending memory ending, uint256 size, uint256 amount) internal pure {
+        uint256 opened = 0;
+        for (uint256 party = 0; party <= size; ++party) {
+            opened += ((ending.verdict.lost >> party) & 1) ^ 1;
+        }
+        uint256 part = opened == 0 ? 0 : amount / opened;
+        ending.bonus += part;
+        ending.dust += amount - part * opened;
+    }
+
+    function _punish(JobId jobId, uint256 parties) internal {
+        if (parties != 0) _punished[jobId] |= parties;
     }
 
     /// @dev Pays who deserves it; takes and burns the lock of who lost.
@@ -178,7 +242,7 @@ abstract contract Docket is Roster, EIP712 {
         Member[] memory committee,
         uint256 each,
         Ending memory ending
-    ) private returns (uint256 paid, uint256 burnt) {
+    ) internal returns (uint256 paid, uint256 burnt) {
         for (uint256 i = 0; i < committee.length; ++i) {
             uint256 lock = committee[i].lock;
             if ((ending.verdict.lost >> (i + 1)) & 1 != 0) {

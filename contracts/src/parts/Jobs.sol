@@ -133,6 +133,7 @@ abstract contract Jobs is IVeriLLMCore, Docket {
     {
         (JobId jobId, uint256 deadline) = _at(Status.Claimed, posting, sealing, claiming);
         JobLib.requireAfter(deadline);
+        require(!_isForced(posting, sealing), RoundForced(jobId));
         _jobs[jobId].end();
         _close(jobId, claiming.claimer, CLAIM_BOND, 0, 0);
         Ending memory ending;

@@ -22,7 +22,7 @@ import {HashLib} from "../libraries/HashLib.sol";
 import {JobLib} from "../libraries/JobLib.sol";
 import {RecordLib} from "../libraries/RecordLib.sol";
 import {VerdictLib} from "../libraries/VerdictLib.sol";
-import {Docket} from "./Docket.sol";
+import {Rulings} from "./Rulings.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 
 /// @notice Re-verification, step by step, up to what the new committee's openings say.
@@ -32,7 +32,7 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 /// The first committee stands behind the new one as witnesses. Why: by two draws of positions a cheat that shows
 /// in some of them only would once pass and once not, and honest members would pay for it; who lied is seen only
 /// where all open the same positions.
-abstract contract Reverifications is IAppeals, Docket {
+abstract contract Reverifications is IAppeals, Rulings {
     using JobLib for JobLib.State;
 
     /// @dev What the new committee says of the job.
@@ -233,6 +233,8 @@ abstract contract Reverifications is IAppeals, Docket {
             second.verdict = _unheard(appeal);
         }
         Outcome before = claiming.outcome;
+        if (!appeal.ofClaim) (before,) = _foundBefore(jobId, claiming);
+        _hearReason(second.verdict, _disputes[jobId].reason);
         if (second.verdict.outcome == Outcome.Inconclusive) {
             second.stands = true;
             second.strangers = 0;
@@ -243,7 +245,24 @@ abstract contract Reverifications is IAppeals, Docket {
             jobId, second.verdict.outcome, second.verdict.reason, second.stands, second.strangers
         );
         _jobs[jobId].end();
-        _pay(jobId, posting, sealing, claiming, second);
+        if (appeal.ofClaim) _pay(jobId, posting, sealing, claiming, second);
+        else _payJudged(jobId, posting, sealing, claiming, second);
+    }
+
+    /// @dev What the first round found, with what was said since.
+    function _foundBefore(JobId jobId, Claiming memory claiming)
+        private
+        view
+        returns (Outcome, uint8)
+    {
+        (Verdict memory verdict,,) = _weigh(claiming, _disputes[jobId]);
+        return (verdict.outcome, verdict.reason);
+    }
+
+    /// @dev What was attested or proven on tokens while this went on, and states cannot answer.
+    function _hearReason(Verdict memory verdict, uint8 reason) private pure {
+        bool rejects = verdict.outcome == Outcome.Slash || verdict.outcome == Outcome.Refund;
+        if (reason != 0 && !rejects) (verdict.outcome, verdict.reason) = (Outcome.Refund, reason);
     }
 
     /// @dev What the openings say, and the members' words on the tokens.
@@ -355,6 +374,40 @@ abstract contract Reverifications is IAppeals, Docket {
         }
         _close(jobId, appeal.requester, REVERIFY_BOND, due, reward);
         _settle(jobId, posting, sealing, ending);
+        _burn(jobId, burnt);
+    }
+
+    /// @dev After a public round: where its verdict stands it pays as it would have, less to those who lied; else
+    /// the new one does, and who asked stands in the place of whoever was right in the round.
+    function _payJudged(
+        JobId jobId,
+        Posting memory posting,
+        Sealing memory sealing,
+        Claiming memory claiming,
+        Second memory second
+    ) private {
+        Appeal storage appeal = _appeals[jobId];
+        (uint256 wages, uint256 burnt) = _payCommittee(jobId, appeal, second.verdict);
+        Dispute storage dispute = _disputes[jobId];
+        uint8 strangers = second.strangers;
+        uint256 due = wages; // from the requester
+        if (second.stands) {
+            dispute.lost |= strangers << 1;
+            dispute.paid &= ~strangers;
+            bool heard = appeal.phase == AppealPhase.Opened;
+            // A round without an answer is nobody's fault, one that never was is the requester's.
+            if (!heard || second.verdict.outcome != Outcome.Inconclusive) due = REVERIFY_BOND;
+            burnt += due - wages;
+        } else {
+            dispute.outcome = second.verdict.outcome;
+            dispute.cause = second.verdict.reason;
+            dispute.lost = (second.verdict.lost & 1) | (strangers << 1);
+            dispute.paid = second.near;
+            dispute.finder = appeal.requester;
+            dispute.appealed = true;
+        }
+        _close(jobId, appeal.requester, REVERIFY_BOND, due, 0);
+        _conclude(jobId, posting, sealing, claiming);
         _burn(jobId, burnt);
     }
 

@@ -8,9 +8,10 @@ import {VerdictLib} from "../../src/libraries/VerdictLib.sol";
 import {Round} from "../Round.sol";
 
 /// @notice The people of a network, acting as they do: a client, a scheduler, workers that serve or keep silent,
-/// a claimer that may lie, a challenger with or without cause.
+/// a claimer that may lie and may hold no bundle, a challenger with or without cause, a prover that convicts anyone.
 contract Handler is Round {
     address private constant DEAD = 0x000000000000000000000000000000000000dEaD;
+    bytes private constant SHOWN = "bundle";
 
     /// @dev Jobs as the events left them, encoded: nested lists do not go into storage.
     bytes[] private _cases;
@@ -36,6 +37,12 @@ contract Handler is Round {
         spec.hidden = 16;
         spec.sliceDims = 16;
         spec.checkedRequests = 1;
+    }
+
+    /// @dev One job in three is drawn for a public round.
+    function _terms() internal view override returns (Config memory config) {
+        config = super._terms();
+        config.forcedEvery = 3;
     }
 
     // ── Time and money ──────────────────────────────────────────────────────────────────────────
@@ -156,7 +163,13 @@ contract Handler is Round {
         vm.recordLogs();
         vm.prank(claimer);
         network.claim(
-            c.posting, c.sealing, outcome, reason, uint8(verdict >> 8) & 7, BUNDLE, new bytes[](0)
+            c.posting,
+            c.sealing,
+            outcome,
+            reason,
+            uint8(verdict >> 8) & 7,
+            verdict & 0x1000 == 0 ? keccak256(abi.encode(keccak256(SHOWN))) : BUNDLE,
+            new bytes[](0)
         );
         c.claiming = abi.decode(_logged(ILedger.Claimed.selector), (Claiming));
         _cases[i] = abi.encode(c);
@@ -165,7 +178,7 @@ contract Handler is Round {
 
     function finalize(uint256 which) external {
         (Case memory c, uint256 i) = _pick(which, Status.Claimed);
-        if (i == type(uint256).max || !_late(c)) return;
+        if (i == type(uint256).max || !_late(c) || _isForced(c)) return;
         network.finalize(c.posting, c.sealing, c.claiming);
         ++counts["finalize"];
     }
@@ -175,8 +188,8 @@ contract Handler is Round {
         if (i == type(uint256).max) (c, i) = _pick(which, Status.Sealed);
         if (i == type(uint256).max) return;
         bool unclaimed = c.claiming.claimer == address(0);
-        if (_late(c) != unclaimed) return;
-        if (unclaimed) c.claiming.beacon = blockhash(c.sealing.sealedBlock);
+        if (_late(c) != unclaimed && (unclaimed || !_isForced(c))) return;
+        if (unclaimed) _unclaim(c);
         vm.prank(challenger);
         network.challenge(c.posting, c.sealing, c.claiming, Outcome.None, 0, 0, new bytes[](0));
         _cases[i] = abi.encode(c);
@@ -209,6 +222,92 @@ contract Handler is Round {
         }
     }
 
+    function settle(uint256 which) external {
+        (Case memory c, uint256 i) = _pick(which, Status.Judged);
+        if (i == type(uint256).max || !_late(c)) return;
+        network.settle(c.posting, c.sealing, c.claiming);
+        ++counts["settle"];
+    }
+
+    function attest(uint256 which) external {
+        (Case memory c, uint256 i) = _pick(which, Status.Challenged);
+        if (i == type(uint256).max) (c, i) = _pick(which, Status.Judged);
+        if (i == type(uint256).max) return;
+        if (_status(c) == Status.Judged && _late(c)) return;
+        bytes[] memory words = _attestations(c, Outcome.Refund, 7, 7);
+        vm.prank(challenger);
+        try network.attest(c.posting, c.sealing, c.claiming, Outcome.Refund, 7, BUNDLE, words) {
+            ++counts["attest"];
+        } catch (bytes memory why) {
+            require(bytes4(why) == ILedger.AlreadySupported.selector, "once only");
+        }
+    }
+
+    // ── Bundles and proofs ──────────────────────────────────────────────────────────────────────
+
+    function demand(uint256 which) external {
+        (Case memory c, uint256 i) = _pick(which, Status.Claimed);
+        if (i == type(uint256).max || _late(c)) return;
+        vm.prank(challenger);
+        try network.demand(c.posting, c.sealing, c.claiming) {
+            ++counts["demand"];
+        } catch (bytes memory why) {
+            bool spent = bytes4(why) == ILedger.AlreadyServed.selector
+                || bytes4(why) == ILedger.TooManyDemands.selector;
+            require(spent, "a claim within its window can be asked for its bundle");
+        }
+    }
+
+    function serveBundle(uint256 which) external {
+        (Case memory c, uint256 i) = _pick(which, Status.Demanded);
+        if (i == type(uint256).max || _late(c) || c.claiming.bundle == BUNDLE) return;
+        bytes32[] memory hashes = new bytes32[](1);
+        hashes[0] = keccak256(SHOWN);
+        network.serveBundle(c.posting, c.sealing, c.claiming, 0, SHOWN, hashes);
+        ++counts["serveBundle"];
+    }
+
+    function voidClaim(uint256 which) external {
+        (Case memory c, uint256 i) = _pick(which, Status.Demanded);
+        if (i == type(uint256).max || !_late(c)) return;
+        _void(c, i);
+        ++counts["voidClaim"];
+    }
+
+    /// @dev Anyone may be convicted, at any time, as often as it is tried: it costs at most the job's stake, once.
+    function convict(uint256 which, uint256 who) external {
+        if (_cases.length == 0) return;
+        uint256 i = which % _cases.length;
+        Case memory c = abi.decode(_cases[i], (Case));
+        if (c.sealing.secret == 0) return;
+        if (vm.getBlockTimestamp() >= c.posting.postedAt + terms.unbonding) return;
+        uint256 party = [uint256(0), 255, 1, 2, 3][who % 5];
+        bool ended = _statusOf(i) == Status.Final;
+        if (!ended && party != 0 && party != 255) return;
+        address owner = party == 255 ? scheduler : c.posting.worker;
+        uint256 most = party == 255 ? c.posting.bond : c.posting.lock;
+        if (party != 0 && party != 255) {
+            owner = c.sealing.committee[party - 1].owner;
+            most = c.sealing.committee[party - 1].lock;
+        }
+        uint256 before = _balance(owner);
+        try network.convict(c.posting, c.sealing, c.claiming, uint8(party), 8, claimer) {
+            ++counts["convict"];
+            assertLe(before, _balance(owner) + most, "at most the job's stake");
+        } catch (bytes memory why) {
+            require(bytes4(why) == ILedger.AlreadyConvicted.selector, "once only");
+        }
+    }
+
+    function overrule(uint256 which) external {
+        (Case memory c, uint256 i) = _pick(which, Status.Claimed);
+        if (i == type(uint256).max || (_late(c) && !_isForced(c))) return;
+        Outcome said = c.claiming.outcome;
+        if (said != Outcome.Accept && said != Outcome.Inconclusive) return;
+        network.overrule(c.posting, c.sealing, c.claiming, challenger);
+        ++counts["overrule"];
+    }
+
     // ── What must hold ──────────────────────────────────────────────────────────────────────────
 
     function checkMoney() external view {
@@ -228,7 +327,7 @@ contract Handler is Round {
 
     /// @dev Anyone alone, with nothing but events, ends every job; then nothing is locked.
     function finishAll() external {
-        for (uint256 rounds = 0; rounds < 4; ++rounds) {
+        for (uint256 rounds = 0; rounds < 6; ++rounds) {
             pass(3 hours);
             for (uint256 i = 0; i < _cases.length; ++i) {
                 _finish(i);
@@ -246,13 +345,36 @@ contract Handler is Round {
         Case memory c = abi.decode(_cases[i], (Case));
         Status status = _status(c);
         if (status == Status.Posted) network.refund(c.posting);
-        if (status == Status.Claimed) network.finalize(c.posting, c.sealing, c.claiming);
+        bool forced = status == Status.Claimed && _isForced(c);
+        if (status == Status.Claimed && !forced) {
+            network.finalize(c.posting, c.sealing, c.claiming);
+        }
+        if (status == Status.Demanded) _void(c, i);
         if (status == Status.Challenged) network.adjudicate(c.posting, c.sealing, c.claiming);
-        if (status == Status.Sealed) {
-            c.claiming.beacon = blockhash(c.sealing.sealedBlock);
+        if (status == Status.Judged) network.settle(c.posting, c.sealing, c.claiming);
+        if (status == Status.Sealed) _unclaim(c);
+        if (status == Status.Sealed || forced) {
             network.challenge(c.posting, c.sealing, c.claiming, Outcome.None, 0, 0, new bytes[](0));
             _cases[i] = abi.encode(c);
         }
+    }
+
+    function _void(Case memory c, uint256 i) private {
+        network.voidClaim(c.posting, c.sealing, c.claiming);
+        _unclaim(c);
+        _cases[i] = abi.encode(c);
+    }
+
+    /// @dev What a challenge without a claim runs over; a void claim left its beacon behind.
+    function _unclaim(Case memory c) private view {
+        bytes32 beacon = c.claiming.beacon;
+        if (beacon == 0) beacon = blockhash(c.sealing.sealedBlock);
+        c.claiming = Claiming(address(0), Outcome.None, 0, 0, 0, beacon);
+    }
+
+    function _isForced(Case memory c) private view returns (bool) {
+        bytes32 draw = keccak256(abi.encode(SECRET, c.posting.commitment, c.sealing.beacon));
+        return uint256(keccak256(abi.encode(draw, uint256(3)))) % terms.forcedEvery == 0;
     }
 
     function _operator(uint256 who) private view returns (address) {

@@ -30,11 +30,25 @@ JUDGED = Known(inferred=True, verified=True, judged=True, deadline=DEADLINE)
         (JUDGED, Status.CLAIMED, UNTIL, Step.FINALIZE),
         (JUDGED, Status.CHALLENGED, UNTIL - 1, Step.DEFEND),
         (JUDGED, Status.CHALLENGED, UNTIL, Step.DEFEND),
+        (JUDGED, Status.DEMANDED, UNTIL - 1, Step.SERVE),
+        (JUDGED, Status.DEMANDED, UNTIL, Step.VOID),
+        (JUDGED, Status.JUDGED, UNTIL - 1, Step.WAIT),
+        (JUDGED, Status.JUDGED, UNTIL, Step.SETTLE),
+        (JUDGED, Status.REVERIFYING, UNTIL, Step.WAIT),
         (JUDGED, Status.FINAL, UNTIL, Step.CLOSE),
     ],
 )
 def test_each_state_has_one_next_step(known: Known, status: Status, now: int, step: Step) -> None:
     assert next_step(known, Seen(status, UNTIL, now)) is step
+
+
+@pytest.mark.parametrize("now", [UNTIL - 1, UNTIL])
+def test_a_forced_round_is_opened_in_place_of_finalizing(now: int) -> None:
+    for status in Status:
+        plain, forced = (
+            next_step(JUDGED, Seen(status, UNTIL, now, is_forced=each)) for each in (False, True)
+        )
+        assert forced is (Step.OPEN if plain is Step.FINALIZE else plain)
 
 
 def test_a_post_that_the_chain_lost_is_posted_again() -> None:

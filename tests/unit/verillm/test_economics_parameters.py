@@ -84,6 +84,8 @@ def test_more_value_never_gets_less_exposure_and_every_recommendation_is_safe(
         ("caller_fee", 1),
         ("claim_bond", 79_999),
         ("challenge_bond", 7_999),
+        ("forced_rounds", 0),
+        ("forced_rounds", SAFE.forced_rounds + 1),
         ("seat_stake", 1_000_000),
         ("reserve_bps", 5_000),
         ("seal_window", 60),

@@ -15,13 +15,14 @@ from verillm.settlement import (
     bond_of,
     fee_of,
     least_lock,
+    punished,
     settle,
 )
 from verillm.types import Outcome, Reason
 
 TERMS = Terms(15_000, 7_000, 2_000, 1_000, caller_fee=3, claim_bond=500, challenge_bond=901)
 AMOUNT = st.integers(0, 2**90)
-SEALED = [way for way in Way if way is not Way.UNSEALED]
+SEALED = [way for way in Way if way not in (Way.UNSEALED, Way.AT_SCHEDULER)]
 VERDICTS = [Outcome.ACCEPT, Outcome.REFUND, Outcome.SLASH, Outcome.INCONCLUSIVE]
 
 
@@ -62,7 +63,11 @@ def any_end(draw: st.DrawFn) -> tuple[Terms, Stakes, Ending]:
     locks = tuple(draw(st.lists(st.integers(0, lock), min_size=1, max_size=7)))
     lost = draw(st.frozensets(st.integers(0, len(locks))))
     unpaid = draw(st.frozensets(st.integers(1, len(locks))))
-    ending = Ending(draw(st.sampled_from(VERDICTS)), draw(st.sampled_from(SEALED)), lost, unpaid)
+    bonded, forced = draw(st.booleans()), draw(st.booleans())
+    way, outcome = draw(st.sampled_from(SEALED)), draw(st.sampled_from(VERDICTS))
+    if draw(st.booleans()):
+        way, outcome = Way.AT_SCHEDULER, Outcome.REFUND
+    ending = Ending(outcome, way, lost, unpaid, bonded, forced)
     return terms, Stakes(max_fee, fee, lock, bond, locks), ending
 
 
@@ -93,9 +98,11 @@ def test_nobody_profits_by_convicting_beyond_fee_and_bond(
 ) -> None:
     terms, held, ending = case
     result = settle(*case)
+    assert result.finder <= held.fee
     if ending.outcome == Outcome.SLASH:
-        assert result.challenger + result.claimer <= held.fee + terms.claim_bond
-        assert result.client <= held.max_fee + terms.challenge_bond
+        found = result.challenger + result.claimer + result.finder
+        assert found <= held.fee + terms.claim_bond
+        assert result.client <= held.max_fee + terms.challenge_bond + terms.claim_bond
 
 
 def test_accept_pays_by_basis_points_and_gives_dust_to_the_scheduler() -> None:
@@ -108,9 +115,10 @@ def test_accept_pays_by_basis_points_and_gives_dust_to_the_scheduler() -> None:
 def test_the_share_of_a_silent_member_goes_to_the_client_and_its_lock_burns() -> None:
     lock = stakes().lock
     result = end(Outcome.ACCEPT, Way.UNCLAIMED, (2,))
-    assert result.committee == (66, -lock, 66)
-    assert (result.client, result.burnt) == (2 + 66, lock)
-    assert (result.claimer, result.challenger) == (0, TERMS.claim_bond)
+    # 500 // 3 of what the scheduler forfeits to each that opened, 2 left.
+    assert result.committee == (66 + 166, -lock, 66 + 166)
+    assert (result.client, result.burnt) == (2 + 66 + 2, lock)
+    assert (result.claimer, result.challenger) == (0, 0)
 
 
 def test_refund_pays_the_committee_from_the_inferencers_lock() -> None:
@@ -136,8 +144,9 @@ def test_an_overturned_claim_pays_its_bond_and_the_finders_fee_to_the_challenger
 
 def test_the_finder_of_an_unclaimed_cheat_is_the_challenger() -> None:
     result = end(Outcome.SLASH, Way.UNCLAIMED)
-    assert result.challenger == TERMS.claim_bond + 1_001
+    assert result.challenger == 1_001
     assert (result.claimer, result.scheduler) == (0, -TERMS.claim_bond)
+    assert result.committee == (66 + 125,) * 3
 
 
 def test_callers_share_what_the_schedulers_share_has() -> None:
@@ -268,3 +277,38 @@ def test_what_the_contract_cannot_hold_is_refused(make: object) -> None:
     assert callable(make)
     with pytest.raises(InputError):
         make()
+
+
+def test_a_forced_round_pays_the_schedulers_share_to_who_opened() -> None:
+    forced = Ending(Outcome.ACCEPT, Way.UPHELD, some(2), bonded=False, forced=True)
+    result = settle(TERMS, stakes(), forced)
+    # 97 left of the scheduler's share: 32 to each of the three that opened, 1 to the client.
+    assert (result.scheduler, result.inferencer) == (0, 700 + 32)
+    assert result.committee == (66 + 32, -stakes().lock, 66 + 32)
+    assert (result.client, result.challenger) == (2 + 66 + 1, 0)
+
+
+def test_a_challenge_without_bond_has_none_to_lose() -> None:
+    free = settle(TERMS, stakes(), Ending(Outcome.ACCEPT, Way.UPHELD, bonded=False))
+    assert free == end(Outcome.ACCEPT)
+
+
+def test_a_convicted_inferencer_loses_its_lock_to_finder_committee_and_fire() -> None:
+    result, lock = end(Outcome.SLASH, Way.CONVICTED), stakes().lock
+    assert (result.client, result.inferencer, result.finder) == (1_003, -lock, 1_001)
+    assert (result.claimer, result.challenger) == (0, 0)
+    assert (result.committee, result.burnt) == ((66,) * 3, lock - 198 - 1_001)
+
+
+def test_a_convicted_scheduler_pays_who_worked_and_the_finder() -> None:
+    result, bond = end(Outcome.REFUND, Way.AT_SCHEDULER), stakes().bond
+    assert (result.client, result.inferencer, result.scheduler) == (1_003, 700, -bond)
+    assert (result.committee, result.finder) == ((66,) * 3, 1_001)
+    assert result.burnt == bond - 700 - 198 - 1_001
+
+
+@given(st.integers(0, 2**96), st.integers(0, 2**96))
+def test_after_the_end_a_conviction_takes_what_is_free_up_to_the_lock(lock: int, free: int) -> None:
+    taken = punished(stakes(), lock, free)
+    assert taken.finder + taken.burnt == min(lock, free)
+    assert taken.finder <= stakes().fee
