@@ -20,7 +20,7 @@ from verillm.task import (
     items_tree,
     output_hash,
 )
-from verillm.types import Bits, Hash32, Reason
+from verillm.types import Bits, Hash32, Reason, TaskId
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,6 +136,11 @@ def trace_leaves(task: Hash32, item: TraceItem) -> list[Hash32]:
 def commit(trace: Trace, task: Task) -> CommittedTrace:
     """Hash a trace of `task`; MalformedError unless it is one."""
     _check_trace(trace, task)
+    return hashed(trace, task.task_id)
+
+
+def hashed(trace: Trace, task_id: TaskId) -> CommittedTrace:
+    """A trace with all its trees, under whatever task hash it carries."""
     trees = tuple(Tree(trace_leaves(trace.task_hash, item)) for item in trace.items)
     leaves = tuple(
         ItemLeaf(
@@ -143,7 +148,7 @@ def commit(trace: Trace, task: Task) -> CommittedTrace:
             item.prompt_tokens,
             item.new_tokens,
             tree.root,
-            output_hash(task.task_id, item.output),
+            output_hash(task_id, item.output),
         )
         for item, tree in zip(trace.items, trees, strict=True)
     )
@@ -155,7 +160,7 @@ def commit(trace: Trace, task: Task) -> CommittedTrace:
         sum(leaf.prompt_tokens for leaf in leaves),
         sum(leaf.new_tokens for leaf in leaves),
     )
-    commitment = Commitment(task.task_id, inner_hash(inner))
+    commitment = Commitment(task_id, inner_hash(inner))
     return CommittedTrace(trace, inner, commitment, leaves, trees, items)
 
 

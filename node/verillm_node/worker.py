@@ -24,6 +24,7 @@ from verillm.api import (
     TaskSubmission,
     TokenEvent,
 )
+from verillm.appeal import recommitted
 from verillm.codec import decode_trace, encode_trace
 from verillm.engine import Engine
 from verillm.errors import (
@@ -42,6 +43,7 @@ from verillm.trace import (
     Trace,
     commit,
     commitment_hash,
+    hashed,
     open_positions,
 )
 from verillm.types import TaskId
@@ -209,6 +211,19 @@ class Worker:
         self._book.committed(task.task_id, event, commitment_hash(committed.commitment))
         return event
 
+    async def rerun(self, task: Task) -> CommittedTrace:
+        """Runs what a re-verification shows, once; the trace is on disk before it is committed to.
+
+        Its task comes from the chain and from nobody, so no standing is asked for.
+        """
+        data = await asyncio.to_thread(self._traces.get, task.task_id)
+        if data is None:
+            trace = await self._finished(self._engine.submit(task, lambda *_: None), task)
+            made = recommitted(trace, task)
+            await asyncio.to_thread(self._traces.put, task.task_id, encode_trace(made.trace))
+            return made
+        return hashed(decode_trace(data), task.task_id)
+
     # ── Out ──────────────────────────────────────────────────────────────────────────────────────
     def follow(self, task_id: TaskId) -> Feed[TaskEvent]:
         """The events of a task that was taken before; raises `NotFound`."""
@@ -254,6 +269,10 @@ class Worker:
         committed = self._committed(self._record(task_id))
         leaf = committed.leaves[item]
         return open_positions(committed, item, range(leaf.prompt_tokens + leaf.new_tokens - 1))
+
+    def committed(self, task_id: TaskId) -> CommittedTrace:
+        """All of an own task's trace with its trees; raises `NotFound`."""
+        return self._committed(self._record(task_id))
 
     def _committed(self, record: TaskRecord) -> CommittedTrace:
         task_id = record.task.task_id

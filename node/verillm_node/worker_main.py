@@ -31,6 +31,7 @@ from verillm_node.http import listen, serve
 from verillm_node.keys import KeyPair
 from verillm_node.link import Link
 from verillm_node.registry import Registry, free_stake, hot_key_of, staying_stake
+from verillm_node.reverify import Reverifier
 from verillm_node.store import Database, Traces
 from verillm_node.tasks import TaskBook, TaskRecord
 from verillm_node.threads import blocking
@@ -177,6 +178,8 @@ async def _serve(
     registry = Registry(chain, terms.reserve_bps)
     watch = Watch(chain, spec, worker, book, registry, link, head, terms.forced_every)
 
+    reverifier = Reverifier(chain, spec, worker, book, head)
+
     async def see() -> None:
         await blocking(follower.poll)
 
@@ -192,6 +195,7 @@ async def _serve(
         loops.create_task(repeat(SWEEP_SECONDS, sweep, stop))
         if settings.watch:
             loops.create_task(repeat(settings.watch_seconds, watch.round, stop))
+            loops.create_task(repeat(settings.watch_seconds, reverifier.round, stop))
         loops.create_task(serve(app, listener, stop))
     await link.close()
 

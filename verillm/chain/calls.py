@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from eth_typing import ChecksumAddress
 
+from verillm.appeal import Content
 from verillm.chain import artifacts
 from verillm.chain.deployment import Deployment
 from verillm.model import ModelSpec
@@ -12,7 +13,7 @@ from verillm.proofs.find import Proof
 from verillm.records import Attestation, Claiming, Posting, Sealing
 from verillm.request import Job, Quote
 from verillm.task import Inner, ItemLeaf
-from verillm.types import Hash32, ModelId, Outcome
+from verillm.types import Hash32, JobId, ModelId, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,3 +295,48 @@ class Calls:
         record = (self._contract, posting, sealing, claiming)
         data = artifacts.functions("Prover")[proof.name].encode(*record, *proof.values)
         return Call(proof.name, self._prover, data)
+
+    # Re-verification
+    def reverify(
+        self,
+        posting: Posting,
+        sealing: Sealing,
+        claiming: Claiming,
+        contents: Sequence[Content],
+    ) -> Call:
+        """Anyone, bonded: asks for a larger committee; with the first of the contents."""
+        return self._call("reverify", posting, sealing, claiming, contents)
+
+    def supply(
+        self,
+        posting: Posting,
+        sealing: Sealing,
+        claiming: Claiming,
+        contents: Sequence[Content],
+    ) -> Call:
+        """Anyone: the next contents."""
+        return self._call("supply", posting, sealing, claiming, contents)
+
+    def convene(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
+        """Anyone: draws the new committee."""
+        return self._call("convene", posting, sealing, claiming)
+
+    def recommit(self, job_id: JobId, index: int, inner: Inner) -> Call:
+        """New member, counted from 0: commits to its states."""
+        return self._call("recommit", job_id, index, inner)
+
+    def close_commits(self, job_id: JobId) -> Call:
+        """Anyone: ends the commitments when their time is over."""
+        return self._call("closeCommits", job_id)
+
+    def start_round(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
+        """Anyone: opens the round over the new committee's commitments."""
+        return self._call("startRound", posting, sealing, claiming)
+
+    def reject_tokens(self, job_id: JobId, index: int, reason: int) -> Call:
+        """New member: its own states reject the tokens."""
+        return self._call("rejectTokens", job_id, index, reason)
+
+    def conclude(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> Call:
+        """Anyone: ends the job by what the new committee opened."""
+        return self._call("conclude", posting, sealing, claiming)

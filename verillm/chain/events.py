@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar, get_type_hints
 
-from verillm.chain import artifacts
+from verillm.chain import appeals, artifacts
 from verillm.chain.contract import Chain, Log, Mined
 from verillm.errors import MalformedError
 from verillm.model import ModelSpec
@@ -353,6 +353,7 @@ EVENTS: tuple[type[Any], ...] = (
     Paid,
     Slashed,
     Burnt,
+    *appeals.EVENTS,
 )
 E = TypeVar("E")
 

@@ -10,12 +10,13 @@ from eth_typing import ChecksumAddress
 from web3.providers.base import BaseProvider
 
 from verillm.chain import artifacts
+from verillm.chain.appeals import AppealPhase, AppealState
 from verillm.chain.calls import Call
 from verillm.chain.deployment import ZERO_ADDRESS, Config, Deployment
 from verillm.chain.server import Server
 from verillm.errors import UnknownModel
 from verillm.model import ModelSpec, model_id as model_id_of
-from verillm.records import Posting
+from verillm.records import Member, Posting
 from verillm.request import Job
 from verillm.types import Hash32, JobId, ModelId
 
@@ -215,6 +216,11 @@ class Reads(Server):
         values = (self.deployment.contract, record, first, second)
         (sums,) = self._read_round("pairOf", [PairSums], *values)
         return sums  # type: ignore[no-any-return]
+
+    def appeal_of(self, job_id: JobId) -> AppealState:
+        """Where a job's re-verification stands."""
+        kinds = [AppealPhase, str, tuple[Member, ...]]
+        return AppealState(*self._read("appealOf", kinds, job_id))
 
     def model(self, model_id: ModelId) -> ModelSpec:
         """A registered model from its event, checked against its id; raises UnknownModel."""

@@ -24,9 +24,9 @@ import {
 /// transactions within `openingWindow`. (3) The requester does not choose the hash of the block in which its contents
 /// are complete. What is disputed becomes public: prompt and output.
 interface IAppeals is ILedger {
-    /// @notice A re-verification was asked for; `from` is where the job stood.
+    /// @notice A re-verification was asked for; `status` is where the job stood.
     event ReverificationAsked(
-        JobId indexed jobId, address indexed requester, Status from, uint256 supplyBy
+        JobId indexed jobId, address indexed requester, Status status, uint256 supplyBy
     );
     /// @notice One checked request, by its place in the drawn order, with its output.
     event ContentSupplied(JobId indexed jobId, uint256 indexed place, Content content);

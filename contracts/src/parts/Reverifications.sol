@@ -62,6 +62,9 @@ abstract contract Reverifications is IAppeals, Rulings {
         Status from = job.status == Status.Judged ? Status.Judged : Status.Claimed;
         (, uint256 deadline) = _at(from, posting, sealing, claiming);
         JobLib.requireBefore(deadline);
+        // A round that the draw forces comes first: else whoever asks and supplies nothing would end the job without.
+        bool forced = from == Status.Claimed && _isForced(posting, sealing);
+        require(!forced, RoundForced(jobId));
         _requireOwners(posting.quote.modelId, sealing.committee.length);
         address requester = _operatorOf(msg.sender);
         _lock(requester, REVERIFY_BOND);

@@ -80,6 +80,8 @@ abstract contract Rulings is Docket {
         bool attested = VerdictLib.isAttested(claiming.reason);
         uint8 reason = attested ? claiming.reason : dispute.reason;
         upheld = verdict.outcome == claiming.outcome;
+        // A larger committee has judged the tokens, too, and what it rejects them for is in its verdict.
+        if (dispute.appealed) reason = 0;
         if (reason != 0 && verdict.outcome != Outcome.Slash && verdict.outcome != Outcome.Refund) {
             verdict.outcome = Outcome.Refund;
             verdict.reason = reason;

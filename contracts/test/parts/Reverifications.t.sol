@@ -96,4 +96,271 @@ contract ReverificationsTest is Appeal {
         _assertNothingLocked();
         _assertConserved();
     }
+
+    // ── Silence ─────────────────────────────────────────────────────────────────────────────────
+
+    function test_silentMembers_loseTheirLocks() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        _reverify(c);
+        Case memory d = _convene(c);
+        address silent = d.parties[1].owner;
+        address closed = d.parties[2].owner;
+        (uint256 silentHad, uint256 closedHad) = (_balance(silent), _balance(closed));
+        _recommit(d, 126); // all but the first one
+        _start(c, d);
+        _reveal(d);
+        _compareAll(d, ((1 << d.parties.length) - 1) & ~uint256(6)); // the second does not open
+        pass(terms.openingWindow);
+        (,, bool stands,) = _conclude(c);
+        assertEq(stands, true);
+        assertLe(_balance(silent), silentHad - LOCK + 1 ether, "did not commit");
+        assertLe(_balance(closed), closedHad - LOCK + 1 ether, "did not open");
+        _assertNothingLocked();
+        _assertConserved();
+    }
+
+    function test_silentInferencer_isSlashed() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        _opened(c);
+        pass(2 * uint256(terms.openingWindow));
+        (Outcome outcome, uint8 reason, bool stands,) = _conclude(c);
+        assertEq(uint8(outcome), uint8(Outcome.Slash));
+        assertEq(reason, VerdictLib.WITHHELD);
+        assertEq(stands, false);
+        _assertNothingLocked();
+        _assertConserved();
+    }
+
+    function test_nobodyCommits_theClaimStandsAndTheBondIsLost() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        _reverify(c);
+        Case memory d = _convene(c);
+        _recommit(d, 0);
+        (Outcome outcome,, bool stands,) = _conclude(c);
+        assertEq(uint8(outcome), uint8(Outcome.Inconclusive));
+        assertEq(stands, true);
+        assertEq(_balance(requester), STAKE - terms.reverifyBond);
+        _assertNothingLocked();
+        _assertConserved();
+    }
+
+    function test_noContents_theClaimStandsAndTheBondIsLost() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        vm.prank(requester);
+        network.reverify(c.posting, c.sealing, c.claiming, new Content[](0));
+        vm.expectPartialRevert(ILedger.DeadlineNotReached.selector);
+        network.conclude(c.posting, c.sealing, c.claiming);
+        pass(terms.openingWindow);
+        (,, bool stands,) = _conclude(c);
+        assertEq(stands, true);
+        assertEq(_balance(requester), STAKE - terms.reverifyBond);
+        _assertNothingLocked();
+        _assertConserved();
+    }
+
+    function test_inconclusiveRound_costsTheWagesOnly() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        _reverify(c);
+        Case memory d = _convene(c);
+        _recommit(d, 127);
+        _start(c, d);
+        _reveal(d);
+        // Everybody opens, nobody compares: served one by one.
+        uint32[] memory positions = _positions(d, 0);
+        for (uint256 p = 0; p < positions.length; ++p) {
+            for (uint256 k = 0; k < d.parties.length; ++k) {
+                _serve(d, k, 0, p, positions[p]);
+            }
+        }
+        pass(2 * uint256(terms.openingWindow));
+        (Outcome outcome,, bool stands,) = _conclude(c);
+        assertEq(uint8(outcome), uint8(Outcome.Inconclusive));
+        assertEq(stands, true);
+        assertEq(_balance(requester), STAKE - 7 * WAGE);
+        _assertNothingLocked();
+        _assertConserved();
+    }
+
+    // ── Tokens ──────────────────────────────────────────────────────────────────────────────────
+
+    function test_tokensRejectedByAMajority_refund() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        Case memory d = _opened(c);
+        _reveal(d);
+        for (uint256 i = 0; i < 4; ++i) {
+            vm.prank(d.parties[i + 1].owner);
+            network.rejectTokens(c.id, i, VerdictLib.MARGIN_MEAN);
+        }
+        _compareAll(d, (1 << d.parties.length) - 1);
+        (Outcome outcome, uint8 reason, bool stands,) = _conclude(c);
+        assertEq(uint8(outcome), uint8(Outcome.Refund));
+        assertEq(reason, VerdictLib.MARGIN_MEAN);
+        assertEq(stands, false);
+        _assertNothingLocked();
+        _assertConserved();
+    }
+
+    function test_tokensRejectedByAMinority_changeNothing() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        Case memory d = _opened(c);
+        _reveal(d);
+        for (uint256 i = 0; i < 3; ++i) {
+            vm.prank(d.parties[i + 1].owner);
+            network.rejectTokens(c.id, i, VerdictLib.MARGIN_MEAN);
+        }
+        _compareAll(d, (1 << d.parties.length) - 1);
+        (Outcome outcome,, bool stands,) = _conclude(c);
+        assertEq(uint8(outcome), uint8(Outcome.Accept));
+        assertEq(stands, true);
+    }
+
+    // ── Every refusal by its error ──────────────────────────────────────────────────────────────
+
+    function test_reverify_revertsOnceTheWindowIsOver() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        pass(terms.disputeWindow);
+        Content[] memory contents = _contents(c);
+        vm.expectPartialRevert(ILedger.DeadlinePassed.selector);
+        vm.prank(requester);
+        network.reverify(c.posting, c.sealing, c.claiming, contents);
+    }
+
+    function test_reverify_revertsForASecondOne() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        _reverify(c);
+        vm.expectPartialRevert(ILedger.StatusWrong.selector);
+        network.reverify(c.posting, c.sealing, c.claiming, new Content[](0));
+    }
+
+    function test_reverify_revertsWhereTooFewOwnersHoldSeats() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        for (uint32 seat = 7; seat < OWNERS; ++seat) {
+            vm.prank(workers[seat]);
+            network.leave(modelId, seat);
+        }
+        Content[] memory contents = _contents(c);
+        vm.expectRevert(abi.encodeWithSelector(ILedger.TooFewOwners.selector, 7, 8));
+        vm.prank(requester);
+        network.reverify(c.posting, c.sealing, c.claiming, contents);
+    }
+
+    function test_reverify_revertsWithoutTheBond() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        vm.expectPartialRevert(ILedger.StakeInsufficient.selector);
+        vm.prank(person("poor"));
+        network.reverify(c.posting, c.sealing, c.claiming, new Content[](0));
+    }
+
+    function test_fuzz_supply_revertsForAnotherText(uint256 where, uint8 flip) public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        Content[] memory contents = _contents(c);
+        bytes memory text = where % 2 == 0 ? contents[0].tokens : contents[0].output;
+        uint256 at = (where / 2) % text.length;
+        text[at] = bytes1(uint8(text[at]) ^ (flip == 0 ? 1 : flip));
+        vm.expectRevert(
+            abi.encodeWithSelector(
+                IAppeals.ContentInvalid.selector,
+                0,
+                where % 2 == 0 ? bytes32("request") : bytes32("output")
+            )
+        );
+        vm.prank(requester);
+        network.reverify(c.posting, c.sealing, c.claiming, contents);
+    }
+
+    function test_supply_revertsForMoreThanIsChecked() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        Content[] memory twice = new Content[](2);
+        twice[0] = twice[1] = _contents(c)[0];
+        vm.expectRevert(abi.encodeWithSelector(IAppeals.ContentsExceeded.selector, 2, 1));
+        vm.prank(requester);
+        network.reverify(c.posting, c.sealing, c.claiming, twice);
+    }
+
+    function test_convene_revertsInTheBlockOfTheContents() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        _reverify(c);
+        vm.expectPartialRevert(ILedger.BeaconUnavailable.selector);
+        network.convene(c.posting, c.sealing, c.claiming);
+    }
+
+    function test_recommit_revertsForStrangersAndCopies() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        _reverify(c);
+        Case memory d = _convene(c);
+        Inner memory first = d.parties[1].inner;
+        vm.expectRevert(abi.encodeWithSelector(ILedger.NotOperator.selector, d.parties[2].owner));
+        vm.prank(d.parties[2].owner);
+        network.recommit(c.id, 0, first);
+        vm.expectPartialRevert(IAppeals.TaskHashWrong.selector);
+        vm.prank(d.parties[2].owner);
+        network.recommit(c.id, 1, first);
+        vm.expectRevert(abi.encodeWithSelector(IAppeals.MemberUnknown.selector, 7));
+        network.recommit(c.id, 7, first);
+        vm.prank(d.parties[1].owner);
+        network.recommit(c.id, 0, first);
+        vm.expectRevert(abi.encodeWithSelector(IAppeals.AlreadyCommitted.selector, 0));
+        vm.prank(d.parties[1].owner);
+        network.recommit(c.id, 0, first);
+        vm.expectPartialRevert(ILedger.DeadlineNotReached.selector);
+        network.closeCommits(c.id);
+        vm.expectPartialRevert(IAppeals.PhaseWrong.selector);
+        network.startRound(c.posting, c.sealing, c.claiming);
+        vm.expectPartialRevert(IAppeals.PhaseWrong.selector);
+        network.conclude(c.posting, c.sealing, c.claiming);
+    }
+
+    function test_rejectTokens_revertsWithoutACommitmentOrAReason() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        _reverify(c);
+        Case memory d = _convene(c);
+        _recommit(d, 126);
+        _start(c, d);
+        vm.expectRevert(abi.encodeWithSelector(IAppeals.NotCommitted.selector, 0));
+        vm.prank(d.parties[1].owner);
+        network.rejectTokens(c.id, 0, VerdictLib.MARGIN_MEAN);
+        vm.expectRevert(ILedger.OutcomeInvalid.selector);
+        vm.prank(d.parties[2].owner);
+        network.rejectTokens(c.id, 1, VerdictLib.STATES_DIFFER);
+    }
+
+    function test_reverify_revertsForAForcedJobThatSawNoRound() public {
+        terms.forcedEvery = 1;
+        network = _deployNetwork();
+        _furnish();
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        vm.expectRevert(abi.encodeWithSelector(ILedger.RoundForced.selector, c.id));
+        vm.prank(requester);
+        network.reverify(c.posting, c.sealing, c.claiming, new Content[](0));
+    }
+
+    function _furnish() private {
+        network.registerModel(_spec());
+        _stake(scheduler, STAKE);
+        _stake(claimer, STAKE);
+        _deposit(client, 1000 ether);
+        for (uint256 i = 0; i < OWNERS; ++i) {
+            _stake(workers[i], STAKE);
+            vm.prank(workers[i]);
+            network.join(modelId, PRICE);
+        }
+        pass(12);
+    }
 }
