@@ -21,7 +21,7 @@ from verillm_verifier.lab.experiment import Lab, judge_trial, sequential
 from verillm_verifier.lab.figures import Share, interval
 from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import HONEST
-from verillm_verifier.lab.study import DECODERS, Group, Study, collect
+from verillm_verifier.lab.study import DECODERS, LENGTHS, Group, Study, collect
 from verillm_verifier.lab.trials import Role, Trial, tokens_needed
 from verillm_verifier.lab.views import nudged
 
@@ -138,6 +138,14 @@ def test_the_sequentialTest_isFittedOnOtherJobsThanItJudges(
     assert {each.tokens for each in alarms if each.cheat == "int8_row"} == {judged}
     assert {each.setup for each in quiet} == set(lab.honest)
     assert all(each.highest < 1e5 for each in quiet)
+
+
+def test_a_cheat_withoutAPromptOfItsLength_isNotRun(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LENGTHS, "int4", range(1 << 20, 1 << 21))
+    study = Study(folder, "tiny", prompts=1, new_tokens=3, cheats=("int4",), decoders=DECODERS[:1])
+    assert all(group.is_honest for group in collect(study, tmp_path, lambda _: None))
 
 
 def test_a_group_withoutRuns_isRunOnceOnly(

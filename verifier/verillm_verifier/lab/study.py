@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from verillm.engine import Engine, EngineTransform, Kind, open_engine
 from verillm.engine.config import read_config
 from verillm.engine.describe import read_template
-from verillm.errors import InputError
 from verillm.prompt import PromptFormat
 from verillm.request import Sampling
 from verillm.task import Item
@@ -118,10 +117,9 @@ def collect(study: Study, work: Path, report: Report) -> Iterator[Group]:
     mixed, plain = _plan(study, MIXED_SEED), _plan(study, PLAIN_SEED)
     honest = [(setup, plain) for setup in (study.decoders[0], study.decoders[-1])]
     honest += [(setup, mixed) for setup in study.decoders]
-    liars = [name for name in QUANTISED if name in study.cheats]
-    checkers = {
-        name: tuple(CHECKERS) if name in SUBTLE else PLAIN_CHECKERS for name in study.cheats
-    }
+    cheats = [name for name in study.cheats if _chosen(plain, LENGTHS.get(name), 1)]
+    liars = [name for name in QUANTISED if name in cheats]
+    checkers = {name: tuple(CHECKERS) if name in SUBTLE else PLAIN_CHECKERS for name in cheats}
     steps = len(honest) * (1 + len(CHECKERS)) + len(liars)
     steps += sum(
         -(-(study.subtle_jobs if name in SUBTLE else study.cheat_jobs) // PART) * (1 + len(kinds))
@@ -131,7 +129,7 @@ def collect(study: Study, work: Path, report: Report) -> Iterator[Group]:
     try:
         for setup, plan in honest[:1]:
             yield runs.with_liars(plan, runs.honest(plan, setup, study), liars)
-        for name in study.cheats:
+        for name in cheats:
             yield runs.cheat(plain, name, study, checkers[name])
         for setup, plan in honest[1:]:
             yield runs.honest(plan, setup, study)
@@ -220,10 +218,10 @@ def _items(plan: Plan) -> tuple[Item, ...]:
 
 
 def _chosen(plan: Plan, lengths: range | None, count: int) -> tuple[Item, ...]:
-    """Return the first `count` items whose prompts are of such a length, if any are."""
+    """Return the first `count` items whose prompts are of such a length; none if none are."""
     shipped = [item for item in _items(plan) if lengths is None or len(item.tokens) in lengths]
     if not shipped:
-        raise InputError("no prompt of the length that this cheat is about")
+        return ()
     rounds = -(-count // len(shipped))
     everything = _items(replace(plan, prompts=rounds * plan.prompts))
     fitting = [item for item in everything if lengths is None or len(item.tokens) in lengths]
