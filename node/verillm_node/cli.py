@@ -2,6 +2,7 @@
 
 import argparse
 import getpass
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -152,8 +153,9 @@ def _traffic(command: argparse.ArgumentParser) -> None:
     command.add_argument("--jobs", type=int, default=600)
     command.add_argument("--rate", type=float, default=1.0, help="jobs a second")
     command.add_argument("--kind", choices=("conversations", "questions"), default="conversations")
-    command.add_argument("--shuffle-seconds", type=float, default=60.0)
+    command.add_argument("--shuffle-seconds", type=float, default=120.0)
     command.add_argument("--fair-turns", action="store_true", help="jobs go round in turn")
+    command.add_argument("--paper", action="store_true", help="reckon it, run no network")
     command.add_argument("--dir", type=Path, default=cache_home() / "traffic", help="run folder")
     command.add_argument("--out", type=Path, default=Path("traffic.json"))
     command.set_defaults(run=_run_traffic)
@@ -161,8 +163,13 @@ def _traffic(command: argparse.ArgumentParser) -> None:
 
 def _run_traffic(options: argparse.Namespace) -> None:
     from verillm_node.display import Display
-    from verillm_node.traffic import Load, record
+    from verillm_node.paper import Paper
+    from verillm_node.traffic import WORKERS, Load, record
 
+    if options.paper:
+        found = Paper(options.jobs, options.rate, options.shuffle_seconds, WORKERS, 1).record()
+        options.out.write_text(json.dumps(found) + "\n", "utf-8")
+        return
     load = Load(
         kind=options.kind,
         jobs=options.jobs,

@@ -82,11 +82,13 @@ async def _drawn_parties(context: Context, flow: Flow, view: View) -> list[Party
 
 def _fields(context: Context, flow: Flow, view: View, drawn: Drawn) -> Asked:
     posting = view.posting
+    spec = context.offer(posting.quote.model_id).spec
     return asked(
         posting.job,
         flow.submission.requests,
         {number: flow.outputs[number] for number in drawn.checked},
-        context.offer(posting.quote.model_id).spec,
+        spec.context,
+        spec.end_tokens,
         posting.quote.unit_price,
         context.settings.dummy_tokens,
     )

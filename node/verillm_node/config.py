@@ -121,7 +121,7 @@ class SchedulerSettings:
     max_jobs: int = 64
     patience_seconds: float = 60.0
     """How long a party may fail to open before the bundle goes out without it."""
-    shuffle_seconds: float = 60.0
+    shuffle_seconds: float = 120.0
     """Verification tasks leave after a random wait of at most this, like requests of their own."""
     dummy_tokens: int = 8
     """Tokens at most that a verifier decodes beside its prefill where an answer was cut short; one

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from verillm.model import ModelSpec
 from verillm.request import Job, Request
 from verillm.settlement import least_lock
 from verillm.task import verification_prompt
@@ -36,20 +35,21 @@ def asked(
     job: Job,
     requests: Sequence[Request],
     outputs: Mapping[int, Sequence[int]],
-    spec: ModelSpec,
+    context: int,
+    end_tokens: Sequence[int],
     unit_price: int,
     dummy_tokens: int,
 ) -> Asked:
     """The fields for the checked requests, which are those that `outputs` holds, in its order."""
     lengths = [len(verification_prompt(requests[n], output)) for n, output in outputs.items()]
     wanted = [requests[number].max_new_tokens for number in outputs]
-    if sum(lengths) + sum(wanted) > spec.context:
+    if sum(lengths) + sum(wanted) > context:
         # A worker that can run the job can run this: no token more than the requests had left.
         wanted = [
             each - len(output) + 1 for each, output in zip(wanted, outputs.values(), strict=True)
         ]
     new_tokens = tuple(
-        count if output[-1] in spec.end_tokens else min(count, dummy_tokens)
+        count if output[-1] in end_tokens else min(count, dummy_tokens)
         for count, output in zip(wanted, outputs.values(), strict=True)
     )
     needed = unit_price * sum(len(each.tokens) + each.max_new_tokens for each in requests)

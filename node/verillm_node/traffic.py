@@ -27,7 +27,7 @@ from verillm_node.devnet import CLIENT_TOKENS, UNIT, Network, Plan, running
 from verillm_node.display import Display
 from verillm_node.files import write_atomically
 
-END_TOKENS: Final = 32
+END_TOKENS: Final = 48
 """Of the tiny model's 256 tokens: its answers end by themselves, most after less than 40 tokens."""
 CONTEXT: Final = 1024
 WORKERS: Final = 5

@@ -1,7 +1,6 @@
 """A verification task asks for what its prompt would have been asked with."""
 
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +15,10 @@ from verillm.types import Hash32
 from verillm_node.committee import _delay
 from verillm_node.disguise import FEE_FACTOR, asked, blurred, most_lock, on_grid
 
-from ..verillm.builders import CLIENT, SPEC as SMALL
+from ..verillm.builders import CLIENT
 
 PRICE, KAPPA = 10, 20_000
-SPEC = replace(SMALL, context=1000, end_tokens=(0,))
+CONTEXT, END = 1000, (0,)
 
 
 def _job(requests: list[Request], headroom: int = 0) -> Job:
@@ -38,7 +37,7 @@ def _output(new: int, ended: bool) -> tuple[int, ...]:
 def test_an_answer_that_ended_is_asked_for_as_the_request_was() -> None:
     # The verifier decodes the end token again, so this costs one step whatever is asked.
     requests = [_request(20, 200)]
-    found = asked(_job(requests, 77), requests, {0: _output(40, True)}, SPEC, PRICE, 8)
+    found = asked(_job(requests, 77), requests, {0: _output(40, True)}, CONTEXT, END, PRICE, 8)
     assert found.new_tokens == (200,)
     assert found.fee == 77 + PRICE * (20 + 39 + 200)
 
@@ -47,14 +46,14 @@ def test_an_answer_that_was_cut_costs_a_verifier_few_tokens() -> None:
     requests = [_request(20, 200)]
     for most, expected in ((8, 8), (10**6, 200)):
         output = {0: _output(200, False)}
-        found = asked(_job(requests), requests, output, SPEC, PRICE, most)
+        found = asked(_job(requests), requests, output, CONTEXT, END, PRICE, most)
         assert found.new_tokens == (expected,)
 
 
 def test_a_request_that_nobody_checks_is_paid_by_the_fee_all_the_same() -> None:
     requests = [_request(400, 500), _request(20, 50)]
     job = _job(requests)
-    found = asked(job, requests, {1: _output(10, True)}, SPEC, PRICE, 8)
+    found = asked(job, requests, {1: _output(10, True)}, CONTEXT, END, PRICE, 8)
     assert found.fee == job.max_fee
 
 
@@ -71,12 +70,12 @@ def test_every_worker_that_can_run_the_job_can_run_its_verification(
         new = max(1, round(share * most))
         outputs[number] = _output(new, ended or new < most)
     job = _job(requests, headroom)
-    found = asked(job, requests, outputs, SPEC, PRICE, dummy)
+    found = asked(job, requests, outputs, CONTEXT, END, PRICE, dummy)
     lengths = [len(verification_prompt(requests[n], output)) for n, output in outputs.items()]
     total = sum(lengths) + sum(found.new_tokens)
     given = sum(len(each.tokens) + each.max_new_tokens for each in requests)
     assert min(found.new_tokens) >= 1
-    assert total <= max(given, SPEC.context)
+    assert total <= max(given, CONTEXT)
     # The contract locks what was posted: a worker must have reserved at least that.
     fee = blurred(found.fee, sha(b"secret"), 1)
     assert job.max_fee <= found.fee <= fee < FEE_FACTOR * job.max_fee

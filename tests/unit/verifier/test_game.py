@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,65 +14,24 @@ from verillm.engine.tiny import tiny_spec, write_folder
 from verillm.errors import InputError
 from verillm.hashing import sha
 from verillm.head import HeadRows
-from verillm.request import Job as ChainJob, Request, Sampling
-from verillm.settlement import least_lock
-from verillm.task import Item, verification_prompt
-from verillm.types import Hash32
-from verillm_node.disguise import asked, blurred, on_grid
+from verillm.request import Sampling
+from verillm.task import Item
+from verillm_node.paper import Paper
 from verillm_verifier.game.adversary import Guess, guess
 from verillm_verifier.game.content import _drawn
 from verillm_verifier.game.features import fields, timing
 from verillm_verifier.game.plant import LEAKS
 from verillm_verifier.game.report import Game, Round, attack, both, first_jobs, write
-from verillm_verifier.game.traffic import Arrival, Job, Sample, Traffic, read
+from verillm_verifier.game.traffic import Sample, Traffic, parse, read
 from verillm_verifier.replay import local_task
 
-from ..verillm.builders import CLIENT, SPEC as SMALL
-
-PRICE, KAPPA, SLACK, WORKERS, COMMITTEE, WAIT = 10, 20_000, 750, 8, 3, 90.0
-SPEC = replace(SMALL, context=8192, end_tokens=(0,))
 JOBS = 300
-WARM = Sampling.of()
-
-
-def _sample(tokens: tuple[int, ...], most: int) -> Sample:
-    return Sample(tokens, most, (1_000_000, 0, 950_000, 0), b"\x01" * 32)
-
-
-def _arrival(
-    worker: int, name: str, verifies: bool, at: float, fee: int, sample: Sample
-) -> Arrival:
-    lock, deadline = least_lock(fee, KAPPA), on_grid(int(at) + SLACK)
-    return Arrival(f"w{worker}", name, verifies, at, 0.5, deadline, fee, lock, (sample,))
 
 
 @cache
 def world(jobs: int = JOBS) -> Traffic:
-    """Traffic as a scheduler shapes it, with long and varied prompts; no engine, no chain."""
-    dice = random.Random(7)
-    arrivals, chain, now = [], {}, 1_000_000.0
-    for number in range(jobs):
-        now += dice.expovariate(1.0)
-        request = Request(sha(b""), (5,) * dice.randint(20, 2500), dice.choice((128, 256)), WARM)
-        answer = (5,) * dice.randint(4, 40) + (0,)
-        fee = PRICE * (len(request.tokens) + request.max_new_tokens)
-        name, first = f"0x{number + 1:x}", dice.randrange(WORKERS)
-        secret, posted = dice.randbytes(32), math.ceil(now + 1)
-        sample = _sample(request.tokens, request.max_new_tokens)
-        arrivals.append(_arrival(first, name, False, now, blurred(fee, secret, 0), sample))
-        job = ChainJob(CLIENT.address, Hash32(b"q" * 32), Hash32(b"r" * 32), 1, fee, 0, 0)
-        found = asked(job, [request], {0: answer}, SPEC, PRICE, 8)
-        sample = _sample(verification_prompt(request, answer), found.new_tokens[0])
-        drawn = dice.sample([each for each in range(WORKERS) if each != first], COMMITTEE)
-        times = [posted + 0.5 + dice.random() * WAIT for _ in drawn]
-        for k, (worker, at) in enumerate(zip(drawn, times, strict=True), 1):
-            arrivals.append(_arrival(worker, name, True, at, blurred(found.fee, secret, k), sample))
-        sealed, lock = math.ceil(max(times) + 1), least_lock(fee, KAPPA)
-        deadline = int(now) + SLACK - 300
-        chain[name] = Job(name, f"w{first}", posted, sealed, fee, lock, deadline)
-    ordered = tuple(sorted(arrivals, key=lambda each: each.at))
-    load = {"kind": "paper", "jobs": jobs, "rate": 1.0, "shuffleSeconds": WAIT, "fairTurns": False}
-    return Traffic(ordered, chain, PRICE, load, Path())
+    """Traffic on paper, shaped as a scheduler shapes it."""
+    return parse(Paper(jobs, 1.0, 90.0, 8, seed=7).record())
 
 
 # ── Power ────────────────────────────────────────────────────────────────────────────────────────
@@ -160,58 +118,15 @@ def test_a_prompt_that_ends_with_the_seeds_own_answer_is_drawn_again(tmp_path: P
 
 # ── In and out ───────────────────────────────────────────────────────────────────────────────────
 def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
-    traffic = world(30)
+    document = Paper(30, 1.0, 90.0, 8, seed=7).record()
     path = tmp_path / "traffic.json"
-    path.write_text(json.dumps(_recording(traffic)))
-    again = read(path)
-    assert again.arrivals == traffic.arrivals
-    assert again.jobs == traffic.jobs
+    path.write_text(json.dumps(document))
+    assert read(path) == world(30)
+    assert len(read(path).arrivals) == 4 * len(read(path).jobs) == 120
     for broken in ("", "{}", "[]", '{"workers": 1}'):
         path.write_text(broken)
         with pytest.raises(InputError):
             read(path)
-
-
-def _recording(traffic: Traffic) -> dict[str, object]:
-    chain: list[dict[str, object]] = []
-    for job in traffic.jobs.values():
-        money = {"fee": str(job.fee), "lock": str(job.lock), "deadline": job.deadline}
-        told = {"job": job.job, "worker": job.worker} | money
-        chain.append(told | {"event": "posted", "time": job.posted})
-        chain.append({"event": "sealed", "time": job.sealed, "job": job.job})
-    workers = sorted({each.worker for each in traffic.arrivals})
-    tasks = {
-        worker: [_task(each) for each in traffic.arrivals if each.worker == worker]
-        for worker in workers
-    }
-    load = {name: traffic.load[name] for name in ("kind", "jobs", "rate")}
-    return {
-        "load": load,
-        "shuffleSeconds": traffic.load["shuffleSeconds"],
-        "fairTurns": traffic.load["fairTurns"],
-        "unitPrice": str(traffic.price),
-        "model": str(traffic.model),
-        "workers": [{"operator": worker, "tasks": tasks[worker]} for worker in workers],
-        "chain": chain,
-    }
-
-
-def _task(each: Arrival) -> dict[str, object]:
-    items = []
-    for item in each.items:
-        names = ("temperature", "topK", "topP", "minP")
-        rule = dict(zip(names, item.sampling, strict=True))
-        items.append(
-            {
-                "tokens": list(item.tokens),
-                "maxNewTokens": item.most,
-                "sampling": rule,
-                "seed": "0x" + item.seed.hex(),
-            }
-        )
-    task = {"deadline": each.deadline, "fee": str(each.fee), "lock": str(each.lock), "items": items}
-    where = {"job": each.job, "party": int(each.verifies)}
-    return where | {"arrived": each.at, "seconds": each.seconds, "task": task}
 
 
 @pytest.mark.parametrize(
@@ -226,10 +141,10 @@ def test_the_page_says_what_was_reached(found: Guess, said: str) -> None:
     traffic = world(30)
     rounds = tuple(
         Round(name, adversary, found)
-        for name in ("hiding", "plain")
+        for name in ("hiding", "paper")
         for adversary in ("fields", "timing", "both", "content")
     )
-    page = write(Game(traffic, traffic, rounds, (Round("a leak", "both", found),)))
-    assert page.count(said) == 3
+    page = write(Game(traffic, traffic, None, rounds, (Round("a leak", "both", found),)))
+    assert page.count(said) == 6
     assert f"{found.advantage:.3f}" in page
     assert "{" not in page

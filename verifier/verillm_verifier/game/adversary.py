@@ -47,10 +47,10 @@ def learners(seed: int) -> Mapping[str, Any]:
     """Return fresh learners; each weighs both roles alike."""
     return {
         "boosted trees": HistGradientBoostingClassifier(
-            max_iter=120, learning_rate=0.08, class_weight="balanced", random_state=seed
+            max_iter=80, learning_rate=0.1, class_weight="balanced", random_state=seed
         ),
         "random trees": ExtraTreesClassifier(
-            200, min_samples_leaf=3, class_weight="balanced", random_state=seed, n_jobs=1
+            120, min_samples_leaf=3, class_weight="balanced", random_state=seed, n_jobs=1
         ),
         "logistic regression": make_pipeline(
             StandardScaler(), LogisticRegression(C=0.3, class_weight="balanced", max_iter=2000)

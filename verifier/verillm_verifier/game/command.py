@@ -13,9 +13,10 @@ from verillm.engine import cache_home
 from verillm.errors import InputError, VeriLLMError
 from verillm_verifier.game.traffic import Traffic, read
 
-HIDING: Final = ("--kind", "conversations", "--shuffle-seconds", "90")
-PLAIN: Final = ("--kind", "questions", "--shuffle-seconds", "0", "--fair-turns")
-"""Two recordings: a network that hides roles, and one that hides them in the fields alone."""
+HIDING: Final = ["--kind", "conversations", "--shuffle-seconds", "140", "--rate", "0.3"]
+PAPER: Final = ["--paper", "--shuffle-seconds", "120", "--rate", "1"]
+PLAIN: Final = ["--kind", "questions", "--shuffle-seconds", "0", "--fair-turns", "--rate", "0.3"]
+"""A network that hides roles; the same on paper, as fast as defaults want; one that hides less."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,9 +24,10 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="verillm-audit lab --game", description=__doc__)
     options.add_argument("--hiding", type=Path, help="recorded traffic (default: record it)")
     options.add_argument("--plain", type=Path, help="the same, of a network that hides less")
-    options.add_argument("--jobs", type=int, default=600, help="jobs to record")
-    options.add_argument("--rate", type=float, default=0.75, help="jobs a second")
-    options.add_argument("--content-tasks", type=int, default=800, help="prompts to run")
+    options.add_argument("--without-plain", action="store_true", help="and do not record it")
+    options.add_argument("--paper-jobs", type=int, default=1500, help="jobs to reckon with")
+    options.add_argument("--jobs", type=int, default=400, help="jobs to record")
+    options.add_argument("--content-tasks", type=int, default=400, help="prompts to run")
     options.add_argument("--work", type=Path, default=cache_home() / "game", help="recordings")
     options.add_argument("--out", type=Path, help="write the page here")
     return options
@@ -48,8 +50,11 @@ def _run(options: argparse.Namespace) -> None:
     from verillm_verifier.game.report import play, write
 
     hiding = _traffic(options, options.hiding, "hiding", options.jobs, HIDING)
-    plain = _traffic(options, options.plain, "plain", options.jobs // 3, PLAIN)
-    page = write(play(hiding, plain, options.content_tasks, _say))
+    paper = _traffic(options, None, "paper", options.paper_jobs, PAPER)
+    plain = None
+    if not options.without_plain:
+        plain = _traffic(options, options.plain, "plain", options.jobs // 3, PLAIN)
+    page = write(play(hiding, paper, plain, options.content_tasks, _say))
     if options.out is None:
         _say(page)
     else:
@@ -64,7 +69,7 @@ def _traffic(
     if given is None:
         options.work.mkdir(parents=True, exist_ok=True)
         words = [sys.executable, "-m", "verillm_node.cli", "traffic", "--jobs", str(jobs)]
-        words += ["--rate", str(options.rate), "--dir", str(options.work / "net"), *how]
+        words += ["--dir", str(options.work / "net"), *how]
         done = subprocess.run([*words, "--out", str(path)], check=False)
         if done.returncode:
             raise InputError(f"no traffic could be recorded (exit code {done.returncode})")

@@ -21,6 +21,8 @@ Matrix = NDArray[np.float64]
 NEVER: Final = 1e4
 """Seconds that stand for an event that has not happened yet."""
 MINUTE: Final = 60
+REMEMBERED: Final = 250
+"""Of jobs, and of own tasks: more than are open at a time, and what is long over tells nothing."""
 
 
 def fields(traffic: Traffic) -> Matrix:
@@ -69,8 +71,9 @@ class Door:
     def row(self, index: int) -> list[float]:
         """Return the numbers of one arrival."""
         task = self.own[index]
-        now, before = task.at, self.own[:index]
-        posted = self.jobs[: bisect_left(self.jobs, now, key=lambda job: job.posted)]
+        now, before = task.at, self.own[max(0, index - REMEMBERED) : index]
+        last = bisect_left(self.jobs, now, key=lambda job: job.posted)
+        posted = self.jobs[max(0, last - REMEMBERED) : last]
         return [
             *self._door(now, before),
             *self._chain(now, posted),

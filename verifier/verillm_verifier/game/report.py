@@ -35,7 +35,8 @@ class Game:
     """Everything that the page states."""
 
     hiding: Traffic
-    plain: Traffic
+    paper: Traffic
+    plain: Traffic | None
     rounds: tuple[Round, ...]
     planted: tuple[Round, ...]
 
@@ -45,18 +46,26 @@ def both(traffic: Traffic) -> Matrix:
     return np.hstack([fields(traffic), timing(traffic)])
 
 
-def play(hiding: Traffic, plain: Traffic, content_tasks: int, say: Say) -> Game:
-    """Let every adversary guess on every recording, and on each planted leak."""
+def play(
+    hiding: Traffic, paper: Traffic, plain: Traffic | None, content_tasks: int, say: Say
+) -> Game:
+    """Let every adversary guess on every recording, and on each planted leak.
+
+    Prompts on paper have no content.
+    """
     rounds = []
-    for name, traffic in (("hiding", hiding), ("plain", plain)):
+    for name, traffic in (("hiding", hiding), ("paper", paper), ("plain", plain)):
+        if traffic is None:
+            continue
         for adversary, see in (("fields", fields), ("timing", timing), ("both", both)):
             rounds.append(_round(name, adversary, see, traffic, say))
-        fewer = first_jobs(traffic, content_tasks)
-        rounds.append(_round(name, "content", content, fewer, say))
+        if name != "paper":
+            fewer = first_jobs(traffic, content_tasks)
+            rounds.append(_round(name, "content", content, fewer, say))
     planted = tuple(
         _round(leak, "both", both, change(hiding), say) for leak, change in LEAKS.items()
     )
-    return Game(hiding, plain, tuple(rounds), planted)
+    return Game(hiding, paper, plain, tuple(rounds), planted)
 
 
 def _round(
@@ -93,11 +102,13 @@ def first_jobs(traffic: Traffic, tasks: int) -> Traffic:
 # ── The page ─────────────────────────────────────────────────────────────────────────────────────
 def write(game: Game) -> str:
     """Return the page."""
-    hiding, plain = game.hiding, game.plain
+    hiding = game.hiding
+    recordings = {"hiding": hiding, "paper": game.paper, "plain": game.plain}
     return PAGE.read_text("utf-8").format(
         about=machine_line("scikit-learn"),
-        hiding=_recorded(hiding),
-        plain=_recorded(plain),
+        recordings="\n".join(
+            f"* *{name}*: {_recorded(each)}." for name, each in recordings.items() if each
+        ),
         rounds=_table(
             ("traffic", "adversary sees", "advantage (95 %)", "AUC", "learner", "tasks"),
             [_row(each) for each in game.rounds],
@@ -110,10 +121,9 @@ def write(game: Game) -> str:
             ],
         ),
         goal=GOAL,
-        verdict=_verdict(game),
+        verdict=_verdict(game, "hiding"),
+        paper_verdict=_verdict(game, "paper"),
         cost=_cost(hiding),
-        lengths=_lengths(hiding),
-        plain_lengths=_lengths(plain),
     )
 
 
@@ -124,7 +134,7 @@ def _recorded(traffic: Traffic) -> str:
     workers = len({each.worker for each in arrivals})
     return (
         f"{load['jobs']} jobs ({load['kind']}), {load['rate']:g} a second, {workers} workers, "
-        f"{len(arrivals)} tasks; {waits}, {turns}"
+        f"{len(arrivals)} tasks; {waits}, {turns}; {_lengths(traffic)}"
     )
 
 
@@ -138,8 +148,8 @@ def _interval(found: Guess) -> str:
     return f"{found.advantage:.3f} ({max(found.low, 0):.3f} to {found.high:.3f})"
 
 
-def _verdict(game: Game) -> str:
-    found = {each.adversary: each.guess for each in game.rounds if each.traffic == "hiding"}
+def _verdict(game: Game, traffic: str) -> str:
+    found = {each.adversary: each.guess for each in game.rounds if each.traffic == traffic}
     said = []
     for name in ("fields", "timing", "both"):
         high, point = found[name].high, found[name].advantage
@@ -150,7 +160,9 @@ def _verdict(game: Game) -> str:
         else:
             how = "**not below the goal**"
         said.append(f"{name} {point:.3f}, {how}")
-    return "; ".join(said) + f"; content {found['content'].advantage:.3f}, **which nothing hides**."
+    if "content" in found:
+        said.append(f"content {found['content'].advantage:.3f}, **which nothing hides**")
+    return "; ".join(said) + "."
 
 
 def _cost(traffic: Traffic) -> str:

@@ -78,22 +78,26 @@ class Traffic:
 def read(path: Path) -> Traffic:
     """Read what `verillm-node traffic` wrote; InputError if it is something else."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-        arrivals = [
-            _arrival(worker["operator"], each)
-            for worker in found["workers"]
-            for each in worker["tasks"]
-        ]
-        settings = {name: found[name] for name in ("shuffleSeconds", "fairTurns")}
-        return Traffic(
-            tuple(sorted(arrivals, key=lambda each: each.at)),
-            _jobs(found["chain"]),
-            int(found["unitPrice"]),
-            found["load"] | settings,
-            Path(found["model"]),
-        )
+        return parse(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no recorded traffic: {error}") from error
+
+
+def parse(found: Mapping[str, Any]) -> Traffic:
+    """Make traffic of a document; raises as JSON of another form does."""
+    arrivals = [
+        _arrival(worker["operator"], each)
+        for worker in found["workers"]
+        for each in worker["tasks"]
+    ]
+    settings = {name: found[name] for name in ("shuffleSeconds", "fairTurns")}
+    return Traffic(
+        tuple(sorted(arrivals, key=lambda each: each.at)),
+        _jobs(found["chain"]),
+        int(found["unitPrice"]),
+        found["load"] | settings,
+        Path(found["model"]),
+    )
 
 
 def steady(traffic: Traffic) -> list[bool]:
