@@ -4,8 +4,11 @@
 
 *Plain* is the same loaded vLLM in the same run with every hook taken out and its own sampler at the
 same temperature; the two take turns, and each side's best round counts, since the machine's speed
-drifts. *Checking* is what a committee member does: one prefill over prompt‖output through the same
-engine, alone and at the served batch.
+drifts. On a machine that others use too, read the ratio of processor time (all threads of this
+process, hence also what is off the critical path).
+
+*Checking* is what a committee member does: one prefill over prompt‖output through the same engine,
+alone and at the served batch.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ class Throughput:
     with_commitments: float
     plain: float
     ratio: float
+    processor_ratio: float
     choosing: float
     keeping: float
     hashing: float
@@ -144,11 +148,13 @@ def throughput(
     run(engine, warm)
     with plain(engine) as vllm:
         run_plain(vllm, warm)
-    best, bare = float("inf"), float("inf")
+    best = bare = busy = busy_bare = float("inf")
     shares = (0.0, 0.0, 0.0)
     for _ in range(rounds):
         before = asdict(engine.spent)
+        busy_before = time.process_time()
         seconds, trace = run(engine, task)
+        busy = min(busy, time.process_time() - busy_before)
         after = asdict(engine.spent)
         hashed = time.perf_counter()
         commit(trace, task)
@@ -160,9 +166,12 @@ def throughput(
                 (time.perf_counter() - hashed) / seconds,
             )
         with plain(engine) as vllm:
+            busy_before = time.process_time()
             bare = min(bare, run_plain(vllm, task))
+            busy_bare = min(busy_bare, time.process_time() - busy_before)
     tokens = rows * new
-    return Throughput(rows, tokens / best, tokens / bare, bare / best, *shares)
+    ratios = (bare / best, busy_bare / busy)
+    return Throughput(rows, tokens / best, tokens / bare, *ratios, *shares)
 
 
 def checking(engine: VllmEngine, prompt: int, new: int, rows: int) -> Check:
@@ -215,7 +224,9 @@ def main() -> None:
 
 def show_throughput(engine: VllmEngine, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure and print tokens per second."""
-    print("rows  sampling     with/s  plain/s  with÷plain  choosing%  keeping%  hashing%")
+    print(
+        "rows  sampling     with/s  plain/s  with÷plain  processor  choosing%  keeping%  hashing%"
+    )
     lines = []
     for name, sampling in (("T 1", Sampling.of(1.0)), ("T .8 p .95", Sampling.of(0.8, top_p=0.95))):
         for rows in BATCHES[:2] if chosen.short else BATCHES:
@@ -224,8 +235,8 @@ def show_throughput(engine: VllmEngine, chosen: argparse.Namespace) -> list[dict
             lines.append(asdict(found) | {"sampling": name})
             print(
                 f"{rows:4}  {name:11}{found.with_commitments:8.1f}{found.plain:9.1f}"
-                f"{found.ratio:12.3f}{100 * found.choosing:11.2f}{100 * found.keeping:10.2f}"
-                f"{100 * found.hashing:10.3f}",
+                f"{found.ratio:12.3f}{found.processor_ratio:11.3f}{100 * found.choosing:11.2f}"
+                f"{100 * found.keeping:10.2f}{100 * found.hashing:10.3f}",
                 flush=True,
             )
     return lines

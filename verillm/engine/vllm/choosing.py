@@ -6,10 +6,9 @@ from the exact ones by less than `slack`, so what is decided by more than that n
 they are computed for the few entries that can still win. `check_slack` holds the bound against the
 model's own head before it serves.
 
-Noise is drawn for the few that can win at all (`verillm.engine.sampler` says why), all rows in one
-go. Truncation (top-k, top-p, min-p) compares masses: exact logits of all entries near the best one
-bound the nucleus from both sides, and only if an entry between the bounds wins are all logits
-computed, and the reference decides.
+Noise is drawn for the few that can win at all. Truncation (top-k, top-p, min-p) compares masses:
+exact logits of all entries near the best one bound the nucleus from both sides, and only if an
+entry between the bounds wins are all logits computed, and the reference decides.
 """
 
 from __future__ import annotations
@@ -26,12 +25,18 @@ from verillm.errors import ModelNotTraceable, NonFiniteLogits
 from verillm.hashing import word
 from verillm.request import Sampling
 from verillm.sampling import gumbel, philox4x32_10, truncates
-from verillm.types import PPM, Bits, Floats, Hash32, Ints, Mask
+from verillm.types import PPM, Bits, Floats, Hash32, Ints, Mask, Words
 
 SLACK = 2.0**-6
 """Of the greatest magnitude in a row: eight times what rounding to bfloat16 can lose."""
 LIKELY = 3.0
 """Within so many temperatures of the best logit the first look draws noise."""
+FIRST_LOOK = 256
+"""Entries of the first look at most: any few will do."""
+ROUNDING = 1e-4
+"""More than float32 loses where a score is added up."""
+DENSE = 8
+"""From a share of one in so many on, all words of a row are drawn: four cost what one does."""
 REACH = 12.0
 """Within so many temperatures of the best logit entries have exact logits under truncation."""
 CLOSE = 1e-9
@@ -126,11 +131,14 @@ def _choose_plain(head: Head, finals: Bits, logits: Floats, choices: Sequence[Ch
     temperatures = np.array([c.sampling.temperature / PPM for c in choices], np.float32)
     best = logits.max(axis=-1)
     slack = np.abs(logits).max(axis=-1) * np.float32(SLACK)
-    reached = np.maximum(best - slack, _first_look(logits, best, slack, temperatures, choices))
-    rows, ids = np.nonzero(logits + (slack + temperatures * G_MAX)[:, None] >= reached[:, None])
-    noise = temperatures[rows] * _noise(choices, rows, ids)
+    reached = best - slack
+    found = []
+    for row, choice in enumerate(choices):
+        ids, noise = _contenders(logits[row], float(slack[row]), float(best[row]), choice)
+        found.append((np.full(len(ids), row), ids, temperatures[row] * noise))
+    rows, ids, noise = (np.concatenate(part) for part in zip(*found, strict=True))
     rough = logits[rows, ids] + noise
-    top = np.full(len(choices), -np.inf, np.float32)
+    top = reached.copy()
     np.maximum.at(top, rows, rough)
     close = rough + slack[rows] >= (top - slack)[rows]
     rows, ids, noise = rows[close], ids[close], noise[close]
@@ -141,19 +149,36 @@ def _choose_plain(head: Head, finals: Bits, logits: Floats, choices: Sequence[Ch
     return [int(token) for token in tokens]
 
 
-def _first_look(
-    logits: Floats,
-    best: Floats,
-    slack: Floats,
-    temperatures: Floats,
-    choices: Sequence[Choice],
-) -> Floats:
-    """Return a score per row that some token surely reaches: the best of the likeliest."""
-    rows, ids = np.nonzero(logits >= (best - LIKELY * temperatures)[:, None])
-    scores = logits[rows, ids] + temperatures[rows] * _noise(choices, rows, ids) - slack[rows]
-    reached = np.full(len(choices), -np.inf, np.float32)
-    np.maximum.at(reached, rows, scores)
-    return reached
+def _contenders(logits: Floats, slack: float, best: float, choice: Choice) -> tuple[Ints, Floats]:
+    """Return the ids of one row that may win, and their noise.
+
+    Whoever wins has a score that some likely token surely reaches: a logit within the greatest
+    noise of it, and a noise that makes up for what the best logit lacks. The second bound is one on
+    random words, and leaves a few of a hundred, so that noise itself is computed for few.
+    """
+    temperature = choice.sampling.temperature / PPM
+    if temperature == 0:
+        ids = np.flatnonzero(logits >= best - 2 * slack)
+        return ids, np.zeros(len(ids), np.float32)
+    likely = np.flatnonzero(logits >= best - LIKELY * temperature)[:FIRST_LOOK]
+    noise = gumbel(_words(choice, likely))
+    reached = float((logits[likely] + np.float32(temperature) * noise).max()) - slack - ROUNDING
+    near = logits >= reached - slack - temperature * float(G_MAX)
+    least = _least_word((reached - best - slack) / temperature)
+    if np.count_nonzero(near) * DENSE > len(logits):
+        drawn = _blocks(choice, np.arange(-(-len(logits) // 4))).ravel()[: len(logits)]
+        ids = np.flatnonzero(near & (drawn >= least))
+        return ids, gumbel(drawn[ids])
+    ids = np.flatnonzero(near)
+    drawn = _words(choice, ids)
+    heavy = drawn >= least
+    return ids[heavy], gumbel(drawn[heavy])
+
+
+def _least_word(noise: float) -> np.uint32:
+    """Return a word below which Gumbel values are less than `noise`."""
+    share = np.exp(-np.exp(-noise))
+    return np.uint32(max(0, int((share * 2.0**24 - 1) / 2) - 1) << 9)
 
 
 def _choose_truncated(head: Head, final: Bits, logits: Floats, choice: Choice) -> int:
@@ -168,7 +193,7 @@ def _choose_truncated(head: Head, final: Bits, logits: Floats, choice: Choice) -
     if bounds is not None:
         surely, perhaps = bounds
         ids, exact, surely = ids[perhaps], exact[perhaps], surely[perhaps]
-        noise = _noise([choice], np.zeros(len(ids), np.intp), ids)
+        noise = gumbel(_words(choice, ids))
         winner = np.argmax(exact + temperature * noise)
         if surely[winner]:
             return int(ids[winner])
@@ -213,16 +238,19 @@ def _nucleus(
     return masks[0], masks[1]
 
 
-def _noise(choices: Sequence[Choice], rows: Ints, ids: Ints) -> Floats:
-    """Return the Gumbel value of each (row, id), as `verillm.sampling.words` draws it."""
-    streams = np.array(
-        [(*_numbers(choice.seed), choice.position) for choice in choices], np.uint32
-    )[rows]
-    counter = np.stack(
-        [(ids >> 2).astype(np.uint32), streams[:, 4], streams[:, 2], streams[:, 3]], axis=-1
-    )
-    drawn = philox4x32_10(counter, streams[:, :2])
-    return gumbel(drawn[np.arange(len(ids)), ids & 3])
+def _words(choice: Choice, ids: Ints) -> Words:
+    """Return the random word of each id, as `verillm.sampling.words` draws it."""
+    found: Words = _blocks(choice, ids >> 2)[np.arange(len(ids)), ids & 3]
+    return found
+
+
+def _blocks(choice: Choice, blocks: Ints) -> Words:
+    """Return [n, 4]: the words of the four ids of each block."""
+    keys = np.array(_numbers(choice.seed), np.uint32)
+    counter = np.empty((len(blocks), 4), np.uint32)
+    counter[:, 0] = blocks
+    counter[:, 1:] = (choice.position, keys[2], keys[3])
+    return philox4x32_10(counter, keys[:2])
 
 
 def _numbers(seed: Hash32) -> tuple[int, ...]:
