@@ -88,7 +88,7 @@ def _certificate(stated: Json | None) -> str:
     ]
     heads = ("worker's setup, or verifiers' kinds", "jobs", "refused", "undecided", "nearest")
     return (
-        f"{stated['date']}, {stated['machine']}.\n\n{_table(head, lines)}\n"
+        f"{stated['machine']}.\n\n{_table(head, lines)}\n"
         f"The bounds are one-sided (Clopper-Pearson) and over seeds, parameters and setups, on the "
         f"{everything['prompts']} prompts that ship. Jobs of one prompt are alike: "
         f"{100 * stated['betweenPrompts']:.0f} % of the distances' variance lies between prompts, "
