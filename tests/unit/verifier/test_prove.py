@@ -197,6 +197,19 @@ def test_tokens_after_the_end_are_the_inferencers_fault() -> None:
     assert {each.party for each in found} == {0}
 
 
+def test_an_end_where_it_belongs_proves_nothing() -> None:
+    assert synthetic(Plan(requests=2, finish=lambda output: (*output[:2], builders.END))) == []
+
+
+@pytest.mark.parametrize("party", [0, 3])
+def test_less_at_stake_in_the_task_than_was_locked_is_the_schedulers_fault(party: int) -> None:
+    def cheap(number: int, task: Task) -> Task:
+        return replace(task, lock=task.lock - 1) if number == party else task
+
+    found = synthetic(Plan(requests=2, task=cheap))
+    assert names(found) == {("taskDiffers", SCHEDULER, Reason.TASK_DIFFERS)}
+
+
 def test_an_output_other_than_the_committed_one_is_the_schedulers_fault() -> None:
     world = make_world(Plan(requests=2))
     shown = world.bundle.checked
