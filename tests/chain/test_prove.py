@@ -95,7 +95,8 @@ def test_a_committees_states_overrule_a_claim_that_accepts(
     found = case(SWAPPED)
     ground = found.ground
     ground.claim(found.played, Outcome.ACCEPT, Reason.NONE)
-    (overrules,) = (each for each in proven(found, capsys)[1] if each["proof"] == "marginCommittee")
+    told = proven(found, capsys)[1]
+    overrules = next(each for each in told if each["proof"] == "marginCommittee")
     send(found, overrules)
     state = ground.net.chain(CLIENT).job_state(identity(found))
     assert state.status not in (Status.CLAIMED, Status.FINAL)

@@ -225,10 +225,8 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _prove(options: argparse.Namespace) -> int:
     notes: list[str] = []
-    chain = _chain(options)
+    chain = _chain(options, _account(options) if options.send else None)
     try:
-        if options.send:
-            chain = chain.with_account(_account(options))
         facts = read(chain, find_job(chain, options.job))
         raw, missing = _bundle(options.bundle, facts, notes)
         if raw is None:
@@ -337,8 +335,8 @@ def perform(options: argparse.Namespace) -> shown.Report:
     return shown.Report(result, steps, moved, tuple(notes), symbol, decimals)
 
 
-def _chain(options: argparse.Namespace) -> Chain:
-    return Chain(options.rpc, Deployment.load(Path(options.deployment)))
+def _chain(options: argparse.Namespace, account: LocalAccount | None = None) -> Chain:
+    return Chain(options.rpc, Deployment.load(Path(options.deployment)), account)
 
 
 def _senders(chain: Chain, facts: Facts) -> Mapping[Hash32, ChecksumAddress]:
