@@ -293,6 +293,24 @@ contract Prover is IProver {
     }
 
     /// @inheritdoc IProver
+    function leafDiffers(
+        address network,
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming,
+        uint32 request,
+        Made calldata made,
+        Asked calldata asked
+    ) external {
+        _requireLeaf(sealing.inner, request, made);
+        _requireAsked(posting, request, asked);
+        bool follows = made.leaf.item == request && made.leaf.promptTokens == asked.length
+            && made.leaf.newTokens != 0 && made.leaf.newTokens <= asked.maxNewTokens;
+        require(!follows, NothingDiffers());
+        _convict(network, posting, sealing, claiming, SCHEDULER, VerdictLib.LENGTH);
+    }
+
+    /// @inheritdoc IProver
     function outputsDiffer(
         address network,
         Posting calldata posting,

@@ -180,6 +180,37 @@ contract ProverSchedulerTest is Proving {
         _expectSilence();
     }
 
+    // ── Lengths ─────────────────────────────────────────────────────────────────────────────────
+
+    function test_leafDiffers_convictsWhoPostsOtherLengthsThanTheClients() public {
+        for (uint256 field = 0; field < 4; ++field) {
+            Whole memory w = _honest(_greedy);
+            ItemLeaf memory leaf = w.sides[0].leaves[1];
+            if (field == 0) leaf.promptTokens += 1;
+            if (field == 1) leaf.promptTokens -= 1;
+            if (field == 2) leaf.newTokens = 0;
+            if (field == 3) leaf.newTokens = _asked(w, 1).maxNewTokens + 1;
+            _root(w.sides[0]);
+            _repost(w);
+            _leaf(w, 1, _asked(w, 1), "");
+            if (field == 0) _note("leafDiffers");
+            _expectConvicted(w, SCHEDULER, VerdictLib.LENGTH);
+            _leaf(w, 0, _asked(w, 0), abi.encodeWithSelector(IProver.NothingDiffers.selector));
+        }
+    }
+
+    function test_leafDiffers_refusesHonestLeavesAndOtherRequests() public {
+        Whole memory w = _honest(_greedy);
+        for (uint256 q = 0; q < REQUESTS; ++q) {
+            _leaf(w, q, _asked(w, q), abi.encodeWithSelector(IProver.NothingDiffers.selector));
+        }
+        Asked memory asked = _asked(w, 1);
+        asked.length += 1;
+        _leaf(w, 1, asked, _invalid("request"));
+        _leaf(w, 1, _asked(w, 0), _invalid("request"));
+        _expectSilence();
+    }
+
     // ── Receipts ────────────────────────────────────────────────────────────────────────────────
 
     function test_receiptDiffers_convictsASchedulerThatPostsAnotherOutput() public {

@@ -225,6 +225,12 @@ abstract contract Proving is Proofs {
         );
     }
 
+    function _leaf(Whole memory w, uint256 q, Asked memory asked, bytes memory refusal) internal {
+        Made memory made = _made(w, 0, q);
+        _expect(refusal);
+        prover.leafDiffers(address(ear), w.posting, w.sealing, w.claiming, uint32(q), made, asked);
+    }
+
     function _callOutputs(
         Whole memory w,
         uint32 q,

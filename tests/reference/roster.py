@@ -13,6 +13,9 @@ from verillm.model import ModelSpec, model_id
 from verillm.records import Posting
 from verillm.types import ChecksumAddress, Hash32, ModelId
 
+SLOTS_A_CALL = 32
+"""Slots that one call may look at to find a free one, or to cut empty ones off."""
+
 
 class Roster(Ledger):
     """The registry of models and the seats that workers hold for them."""
@@ -33,11 +36,20 @@ class Roster(Ledger):
         require(stake <= unstaked, "StakeInsufficient")
         self._put(self.sender, staked=account.staked + stake)
         owners = known.owners + (not self._holds_seat(model, self.sender))
-        *rest, slot = known.free or (known.slots,)
-        slots = known.slots if known.free else known.slots + 1
-        self.state.models[model] = replace(known, slots=slots, owners=owners, free=tuple(rest))
+        slot, slots, rest = self._free_slot(model, known)
+        self.state.models[model] = replace(known, slots=slots, owners=owners, free=rest)
         self.state.seats[model, slot] = SeatState(self.sender, self.now, 0, price)
         self.events.append(events.SeatJoined(model, slot, self.sender, price))
+
+    def _free_slot(self, model: ModelId, known: Model) -> tuple[int, int, tuple[int, ...]]:
+        """The slot to take, the slots that there are then, and the free ones left."""
+        rest, left = known.free, SLOTS_A_CALL
+        while rest and left:
+            *before, slot = rest
+            rest, left = tuple(before), left - 1
+            if slot < known.slots and (model, slot) not in self.state.seats:
+                return slot, known.slots, rest
+        return known.slots, known.slots + 1, rest
 
     def leave(self, model: ModelId, seat: int) -> None:
         """Leave a seat; its stake stays bonded."""
@@ -68,7 +80,10 @@ class Roster(Ledger):
             staked = self.account(taken.owner).staked - known.spec.seat_stake
             self._put(taken.owner, staked=staked)
         del self.state.seats[model, seat]
-        self.state.models[model] = replace(known, free=(*known.free, seat))
+        slots, left = known.slots, SLOTS_A_CALL
+        while left and slots and (model, slots - 1) not in self.state.seats:
+            slots, left = slots - 1, left - 1
+        self.state.models[model] = replace(known, free=(*known.free, seat), slots=slots)
         self.events.append(events.SeatReleased(model, seat, taken.owner))
 
     # ── Reads ───────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""`verillm-audit`: jobs, show, verify, prove, suspect, calibrate, certify, lab.
+"""`verillm-audit`: jobs, show, verify, demand, prove, suspect, calibrate, certify, lab.
 
 Trusts nothing but arithmetic. Exit codes: 0 accept, 1 reject, 2 inconclusive, 3 the audit could not
 be done (no endpoint, wrong chain, bad arguments), 4 the chain settled against the evidence. `jobs`
@@ -21,6 +21,7 @@ from verillm.api import to_hex
 from verillm.chain import events
 from verillm.chain.contract import Chain
 from verillm.chain.deployment import Deployment
+from verillm.codec import bundle_hash
 from verillm.engine import cache_home, open_engine
 from verillm.engine.describe import check_folder
 from verillm.engine.prepare import default_folder
@@ -30,6 +31,7 @@ from verillm.model import ModelSpec
 from verillm.types import ChecksumAddress, Hash32, JobId
 from verillm_verifier import report as shown
 from verillm_verifier.audit import Audit, Exit, audit
+from verillm_verifier.demand import demand, served
 from verillm_verifier.errors import BundleUnavailable
 from verillm_verifier.facts import Facts, find_job, read, sender_of
 from verillm_verifier.fetch import read_bundle
@@ -107,6 +109,16 @@ def parser() -> argparse.ArgumentParser:
     proving.add_argument("--password-file", help="its password (VERILLM_PASSWORD)")
     _where(proving, _prove)
     _evidence(proving)
+    demanding = commands.add_parser(
+        "demand",
+        help="demand a claim's bundle on chain, bonded, or save the one that was served",
+        description="Exit code 0 it was demanded or saved, 3 it could not be.",
+    )
+    demanding.add_argument("job", metavar="JOB", help="a job's id, or how it begins")
+    demanding.add_argument("--out", type=Path, metavar="FILE", help="where a served bundle goes")
+    demanding.add_argument("--key", default=os.environ.get("VERILLM_KEY"), help="keystore")
+    demanding.add_argument("--password-file", help="its password (VERILLM_PASSWORD)")
+    _where(demanding, _demand)
     suspect = commands.add_parser(
         "suspect",
         help="pool each worker's jobs: whose to challenge together",
@@ -241,6 +253,27 @@ def _prove(options: argparse.Namespace) -> int:
         for line in (*(each.line() for each in tried), *(f"note: {note}" for note in notes)):
             print(shown.clean(line))
     return int(Exit.REJECT if any(each.holds for each in tried) else Exit.ACCEPT)
+
+
+def _demand(options: argparse.Namespace) -> int:
+    chain = _chain(options)
+    try:
+        facts = read(chain, find_job(chain, options.job))
+        found = served(chain, facts)
+        if found is None:
+            chain = chain.with_account(_account(options))
+            mined = demand(chain, facts)
+            said = {"demanded": to_hex(mined.transaction)}
+        else:
+            if options.out is not None:
+                options.out.write_bytes(found)
+            said = {"served": to_hex(bundle_hash(found)), "bytes": str(len(found))}
+    finally:
+        chain.close()
+    lines = [json.dumps(said)] if options.json else [f"{k}: {v}" for k, v in said.items()]
+    for line in lines:
+        print(shown.clean(line))
+    return int(Exit.ACCEPT)
 
 
 def _account(options: argparse.Namespace) -> LocalAccount:

@@ -257,6 +257,20 @@ interface IProver {
         Output calldata output
     ) external;
 
+    /// @notice The scheduler posted a commitment in which a request has another prompt length than the client signed,
+    /// no new token, or more than it asked for.
+    /// @dev The scheduler's fault, as with outputs, and provable by the client alone: no task is needed, which two in
+    /// league would not show. Else they could make every verifier look mismatched, and end inconclusive.
+    function leafDiffers(
+        address network,
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming,
+        uint32 request,
+        Made calldata made,
+        Asked calldata asked
+    ) external;
+
     /// @notice The posted outputs hold another hash for a request than the inferencer committed to.
     /// @dev The scheduler's fault: it had every leaf of the commitment before it posted.
     function outputsDiffer(

@@ -28,6 +28,7 @@ library TermsLib {
     function requireSafe(Config memory terms) internal view {
         require(terms.token.code.length != 0, ILedger.ConfigUnsafe("token"));
         require(terms.adjudicator.code.length != 0, ILedger.ConfigUnsafe("adjudicator"));
+        require(terms.prover.code.length != 0, ILedger.ConfigUnsafe("prover"));
         _requireWindow(terms.sealWindow, "sealWindow");
         _requireWindow(terms.claimWindow, "claimWindow");
         _requireWindow(terms.disputeWindow, "disputeWindow");

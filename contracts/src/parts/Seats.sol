@@ -8,6 +8,9 @@ import {Roster} from "./Roster.sol";
 
 /// @notice The doors to the registry of models and seats.
 abstract contract Seats is IVeriLLMCore, Roster {
+    /// @dev Bounds the gas of `join` and `release`; whoever left many slots behind pays for them with many calls.
+    uint256 private constant MAX_SLOTS_A_CALL = 32;
+
     /// @inheritdoc IVeriLLMCore
     function registerModel(ModelSpec calldata) external returns (ModelId modelId) {
         bytes memory encoded = msg.data[4:];
@@ -68,6 +71,7 @@ abstract contract Seats is IVeriLLMCore, Roster {
         if (!taken.evicted) _accounts[owner].staked -= _models[modelId].seatStake;
         delete _seats[modelId][seat];
         _freeSlots[modelId].push(seat);
+        _shrink(modelId);
         emit SeatReleased(modelId, seat, owner);
     }
 
@@ -98,9 +102,24 @@ abstract contract Seats is IVeriLLMCore, Roster {
 
     function _takeSlot(ModelId modelId, Model storage model) private returns (uint32 slot) {
         uint32[] storage free = _freeSlots[modelId];
-        if (free.length == 0) return model.slots++;
-        slot = free[free.length - 1];
-        free.pop();
+        for (uint256 i = 0; i < MAX_SLOTS_A_CALL && free.length != 0; ++i) {
+            slot = free[free.length - 1];
+            free.pop();
+            // It may have been cut off since, or cut off and taken again.
+            if (slot < model.slots && _seats[modelId][slot].owner == address(0)) return slot;
+        }
+        return model.slots++;
+    }
+
+    /// @dev Cuts off empty slots at the end: a draw would only step over them, and give up where there are too many.
+    function _shrink(ModelId modelId) private {
+        Model storage model = _models[modelId];
+        uint32 slots = model.slots;
+        for (uint256 i = 0; i < MAX_SLOTS_A_CALL && slots != 0; ++i) {
+            if (_seats[modelId][slots - 1].owner != address(0)) break;
+            --slots;
+        }
+        model.slots = slots;
     }
 
     function _vacate(ModelId modelId, uint32 slot, Seat storage seat) private {

@@ -175,6 +175,55 @@ contract SeatsTest is Network {
         network.release(modelId, 0);
     }
 
+    function test_release_cutsOffEmptySlotsAtTheEnd() public {
+        vm.startPrank(workers[0]);
+        for (uint256 i = 0; i < 6; ++i) {
+            network.join(modelId, PRICE);
+        }
+        for (uint32 seat = 5; seat < 11; ++seat) {
+            network.leave(modelId, seat);
+        }
+        vm.stopPrank();
+        pass(terms.unbonding);
+        uint8[6] memory order = [7, 5, 6, 9, 10, 8];
+        uint8[6] memory left = [11, 11, 11, 11, 9, 5];
+        for (uint256 i = 0; i < 6; ++i) {
+            network.release(modelId, order[i]);
+            (uint32 slots,) = network.slotsOf(modelId);
+            assertEq(slots, left[i], "slots");
+        }
+        // What was cut off is in the list of free slots still: it is not handed out twice, nor out of bounds.
+        for (uint32 seat = 5; seat < 12; ++seat) {
+            vm.prank(workers[1]);
+            assertEq(network.join(modelId, PRICE), seat);
+        }
+    }
+
+    /// @notice Whoever joins, leaves and releases in whatever order: no slot has two owners, none lies outside.
+    function test_fuzz_slots_areEachOwnedOnce(uint256 seed) public {
+        uint32[] memory held = new uint32[](8);
+        bool[] memory taken = new bool[](8);
+        for (uint256 step = 0; step < 24; ++step) {
+            uint256 i = uint256(keccak256(abi.encode(seed, step))) % 8;
+            vm.prank(workers[2]);
+            if (!taken[i]) {
+                held[i] = network.join(modelId, PRICE);
+                for (uint256 k = 0; k < 8; ++k) {
+                    assertTrue(k == i || !taken[k] || held[k] != held[i], "one owner a slot");
+                }
+            } else {
+                network.leave(modelId, held[i]);
+                pass(terms.unbonding);
+                network.release(modelId, held[i]);
+            }
+            taken[i] = !taken[i];
+            (uint32 slots,) = network.slotsOf(modelId);
+            for (uint256 k = 0; k < 8; ++k) {
+                assertTrue(!taken[k] || held[k] < slots, "within the slots");
+            }
+        }
+    }
+
     function test_leave_revertsForStrangersAndTwice() public {
         vm.expectRevert(
             abi.encodeWithSelector(ILedger.SeatNotOwned.selector, modelId, 0, workers[1])

@@ -29,6 +29,8 @@ contract TermsTest is Network {
         _expectUnsafe("token");
         terms.adjudicator = person("nobody");
         _expectUnsafe("adjudicator");
+        terms.prover = person("nobody");
+        _expectUnsafe("prover");
         terms.sealWindow = 0;
         _expectUnsafe("sealWindow");
         terms.openingWindow = 366 days;
