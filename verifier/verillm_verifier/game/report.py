@@ -77,8 +77,8 @@ def _round(
 
 
 def attack(traffic: Traffic, see: Callable[[Traffic], Matrix]) -> Guess:
-    """Guess the roles of all arrivals in the steady part of a recording."""
-    keep = np.array(steady(traffic))
+    """Guess the roles of all arrivals in the steady part of a recording; content has no times."""
+    keep = np.array(steady(traffic)) | (see is content)
     roles = np.array([each.verifies for each in traffic.arrivals])
     jobs = np.array([each.job for each in traffic.arrivals])
     return guess(see(traffic)[keep], roles[keep], list(jobs[keep]))
