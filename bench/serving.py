@@ -98,7 +98,10 @@ def run(engine: VllmEngine, task: Task) -> tuple[float, Any]:
 
 @contextmanager
 def plain(engine: VllmEngine) -> Iterator[Any]:
-    """Take every hook out of the loaded vLLM; yields it."""
+    """Take every hook out of the loaded vLLM; yields it.
+
+    A compiled model goes on handing out its layers: that is compiled in, and costs it additions.
+    """
     from vllm.v1.sample.sampler import Sampler
 
     serving = engine._running()._serving
@@ -108,13 +111,15 @@ def plain(engine: VllmEngine) -> Iterator[Any]:
     ours = runner.sampler
     runner._model_forward, model.compute_logits = hooks._forward, hooks._compute_logits
     runner.sampler = Sampler()
-    del model.forward
-    model.set_aux_hidden_state_layers(())
+    if not engine._options.compiled:
+        del model.forward
+        model.set_aux_hidden_state_layers(())
     try:
         yield serving._engine
     finally:
-        model.set_aux_hidden_state_layers(layers)
-        model.forward = shown
+        if not engine._options.compiled:
+            model.set_aux_hidden_state_layers(layers)
+            model.forward = shown
         runner._model_forward, model.compute_logits = hooks._pass, hooks._logits
         runner.sampler = ours
 
@@ -194,6 +199,7 @@ def main() -> None:
     options.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
     options.add_argument("--compiled", action="store_true")
     options.add_argument("--served", type=int, default=SERVED, help="rows of the served batch")
+    options.add_argument("--sizes", nargs="*", help="prompt+new tokens of the checks, as 512+128")
     options.add_argument("--only", choices=("throughput", "checking"))
     options.add_argument("--new", type=int, default=NEW, help="new tokens of a throughput round")
     options.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each side")
@@ -215,7 +221,7 @@ def main() -> None:
         if chosen.only != "checking":
             figures["throughput"] = show_throughput(engine, chosen)
         if chosen.only != "throughput":
-            figures["checking"] = show_checking(engine, chosen.short, chosen.served)
+            figures["checking"] = show_checking(engine, sizes_of(chosen), chosen.served)
     finally:
         engine.close()
     if chosen.out:
@@ -242,11 +248,21 @@ def show_throughput(engine: VllmEngine, chosen: argparse.Namespace) -> list[dict
     return lines
 
 
-def show_checking(engine: VllmEngine, short: bool, served: int) -> list[dict[str, Any]]:
+def sizes_of(chosen: argparse.Namespace) -> tuple[tuple[int, int], ...]:
+    """Return the sizes of the checks."""
+    if not chosen.sizes:
+        return SHORT_CHECKS if chosen.short else CHECKS
+    pairs = (size.split("+") for size in chosen.sizes)
+    return tuple((int(prompt), int(new)) for prompt, new in pairs)
+
+
+def show_checking(
+    engine: VllmEngine, sizes: tuple[tuple[int, int], ...], served: int
+) -> list[dict[str, Any]]:
     """Measure and print what a check costs."""
     print(f"prompt+new  rows   infer s  check s  check÷infer  by {COMMITTEE}")
     lines = []
-    for prompt, new in SHORT_CHECKS if short else CHECKS:
+    for prompt, new in sizes:
         for rows in (1, served):
             found = checking(engine, prompt, new, rows)
             lines.append(asdict(found))
