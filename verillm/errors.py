@@ -216,7 +216,9 @@ class EngineMissing(EngineUnavailable):
     """The packages of an engine are not installed in this environment."""
 
     code = "engine_missing"
-    remedy = "Install the engine's extra here: for vLLM `make vllm`, or `pip install verillm[vllm]`."
+    remedy = (
+        "Install the engine's extra here: for vLLM `make vllm`, or `pip install verillm[vllm]`."
+    )
 
 
 class EngineVersion(EngineUnavailable):

@@ -225,7 +225,7 @@ class Driver:
             self.keeper.close()
             self._started.set_exception(error)
             return
-        self._head = serving.head
+        self._serving, self._head = serving, serving.head
         self._started.set_result(None)
         while self._wait_for_work():
             self._drop_lost(serving)
