@@ -28,6 +28,7 @@ from verillm.task import (
     output_leaf,
     seed,
     task_id,
+    task_numbers,
     verification_prompt,
 )
 from verillm.trace import Entry, Opening, check_opening
@@ -273,10 +274,13 @@ def _party(
     if shown is None or not shown.openings:
         return _unopened(spec.shape, checked)
     _check_openings(shown, sealed, spec.shape, checked)
-    identifier = task_id(sealing.secret, identity, number)
+    identifiers = [
+        task_id(sealing.secret, identity, each)
+        for each in task_numbers(number, len(sealing.committee))
+    ]
     if number == INFERENCER:
         _demand(_is_committed(shown), "another task than committed to", INFERENCER)
-    mismatched = number != INFERENCER and _mismatched(shown, identifier, checked)
+    mismatched = number != INFERENCER and _mismatched(shown, identifiers, checked)
     return PartyStates(
         None if mismatched else _states(shown, spec.shape, checked),
         () if mismatched else tuple(_generated(shown, at, each) for at, each in enumerate(checked)),
@@ -394,14 +398,16 @@ def _follows(entry: Entry, tokens: Sequence[int]) -> bool:
 
 
 def _mismatched(
-    shown: PartyEvidence, identifier: TaskId, checked: Sequence[CheckedRequest]
+    shown: PartyEvidence, identifiers: Sequence[TaskId], checked: Sequence[CheckedRequest]
 ) -> bool:
     """Whether a verifier ran anything but its own task of prompt‖output.
 
-    Whoever's fault it is: the scheduler may have handed out another task, the verifier may have
-    committed to one that it copied. It drops out, and nobody is convicted by it.
+    `identifiers` are its own task's and those of replacements: which of them holds a place the
+    chain says, and it took the signature under that very task. Whoever's fault it is: the scheduler
+    may have handed out another task, the verifier may have committed to one that it copied. It
+    drops out, and nobody is convicted by it.
     """
-    if shown.task.task_id != identifier or not _is_committed(shown):
+    if shown.task.task_id not in identifiers or not _is_committed(shown):
         return True
     held = [(item.tokens, item.seed) for item in shown.task.items]
     if held != [(item.tokens, item.seed) for item in expected_items(checked, True)]:

@@ -50,6 +50,13 @@ def keccak_words(words: Iterable[bytes]) -> Hash32:
     return keccak(b"".join(word(value) for value in words))
 
 
+def tokens_of(data: bytes) -> tuple[int, ...]:
+    """Token ids that stand as big-endian u32 each: the inverse of `tokens_bytes`."""
+    if len(data) % 4:
+        raise MalformedError("tokens", "not a whole number of token ids")
+    return tuple(np.frombuffer(data, ">u4").tolist())
+
+
 def tokens_bytes(tokens: Sequence[int]) -> bytes:
     """Token ids as big-endian u32 each."""
     try:

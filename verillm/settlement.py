@@ -67,6 +67,7 @@ class Way(Enum):
     """By which call a job came to its end."""
 
     UNSEALED = "refund"
+    DISMISSED = "dismiss"
     FINALIZED = "finalize"
     UNCLAIMED = "settle, nobody had claimed"
     UPHELD = "settle, the claim was right"
@@ -190,6 +191,8 @@ def settle(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
     """What everyone ends with. InputError where the contract has no such end."""
     if ending.way is Way.UNSEALED:
         return _unsealed(terms, stakes, ending)
+    if ending.way is Way.DISMISSED:
+        return _dismissed(terms, stakes, ending)
     if not stakes.locks:
         raise InputError("a sealed job has a committee")
     if not all(0 <= party <= len(stakes.locks) for party in ending.lost | ending.unpaid):
@@ -208,6 +211,28 @@ def _unsealed(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
         inferencer=paid,
         scheduler=-stakes.bond,
         burnt=stakes.bond - paid,
+    )
+
+
+def _dismissed(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
+    """`lost` should have answered, `unpaid` were not summoned; the others answered.
+
+    What answers themselves were paid, and locks of who was replaced before, is not in it.
+    """
+    if ending.outcome != Outcome.REFUND or not stakes.locks:
+        raise InputError("a job that was summoned and not sealed is refunded")
+    each = share(stakes.max_fee, terms.committee_bps) // len(stakes.locks)
+    committee = tuple(
+        -lock if party in ending.lost else each * (party not in ending.unpaid)
+        for party, lock in enumerate(stakes.locks, 1)
+    )
+    paid = share(stakes.max_fee, terms.inferencer_bps)
+    return Settlement(
+        client=stakes.max_fee,
+        inferencer=paid,
+        committee=committee,
+        scheduler=-stakes.bond,
+        burnt=stakes.bond - paid - sum(committee),
     )
 
 

@@ -12,6 +12,9 @@ from verillm.request import Request, Sampling, request_leaf, tokens_root
 from verillm.schema import abi_encode, solidity
 from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, TaskId
 
+MAX_REPLACED = 8
+"""Members of one committee that may be replaced because they keep silent."""
+
 
 @solidity(
     "Item(bytes32 salt,bytes32 tokensRoot,uint32 length,uint32 maxNewTokens,Sampling sampling,"
@@ -111,6 +114,13 @@ def draw_commit(secret: bytes) -> Hash32:
 def task_id(secret: bytes, job_id: JobId, k: int) -> TaskId:
     """The id of task k: 0 the inferencer's, 1..m the committee's; secret until `seal`."""
     return TaskId(keccak_words([secret, job_id, u256(k)]))
+
+
+def task_numbers(party: int, committee: int) -> tuple[int, ...]:
+    """The numbers that a party's task may have: its own, or that of whoever replaced a member."""
+    if party == 0:
+        return (0,)
+    return (party, *range(committee + 1, committee + 1 + MAX_REPLACED))
 
 
 def seed(secret: bytes, leaf: Hash32, request: int) -> Hash32:

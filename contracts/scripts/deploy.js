@@ -9,7 +9,7 @@ const hre = require("hardhat");
 
 const CONFIG = process.env.VERILLM_CONFIG || path.join(__dirname, "devnet.json");
 // Contracts whose code VeriLLM runs on its own storage, in the order in which it asks them.
-const EXTENSIONS = ["Recourse", "Appeals"];
+const EXTENSIONS = ["Recourse", "Summons", "Wages", "Appeals"];
 const ZERO = "0x" + "0".repeat(40);
 
 const PAD = 64;

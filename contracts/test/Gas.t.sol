@@ -5,6 +5,7 @@ import "../src/interfaces/IVeriLLM.sol";
 import "../src/interfaces/Types.sol";
 import {Network} from "./Network.sol";
 import {Round} from "./Round.sol";
+import {Work} from "./Work.sol";
 
 /// @notice What the calls of a job cost as transactions: calldata and the 21 000 included, warm balances.
 /// @dev Each call is its own transaction (`isolate`), so that slots are as cold as on a chain.
@@ -140,5 +141,86 @@ contract RoundGasTest is Round {
 
     function _note(string memory call, string memory group) private {
         assertLt(vm.snapshotGasLastCall(group, call), 15_000_000);
+    }
+}
+
+/// @notice What summons and claims of unposted tasks cost, at a prompt of 8192 tokens; calldata and its floor included.
+/// @dev Isolated calls are charged like transactions, so a floor (EIP-7623) above the execution would show.
+/// forge-config: default.isolate = true
+contract SummonsGasTest is Work {
+    uint256 private constant LIMIT = 15_000_000;
+
+    function _spec() internal view override returns (ModelSpec memory spec) {
+        spec = super._spec();
+        spec.context = 16_384;
+    }
+
+    function test_summonsOf8kTokens_costLessThan15M() public {
+        Case memory c = _order(1);
+        _post(c);
+        pass(12);
+        (, address[] memory owners,) = adjudicator.drawOf(
+            address(network), c.posting, SECRET, blockhash(c.posting.postedBlock)
+        );
+        bytes32 taskId = keccak256(abi.encode(SECRET, c.id, uint256(1)));
+        uint256 deadline = vm.getBlockTimestamp() + 1 days;
+        Given memory given = _given(taskId, owners[0], 1, 8192, 1, deadline);
+        ModelSpec memory spec = _spec();
+        vm.prank(scheduler);
+        network.summon(
+            c.posting,
+            SECRET,
+            c.parties[0].inner,
+            0,
+            spec,
+            given.task,
+            given.items,
+            given.tokens,
+            given.signature
+        );
+        assertLt(vm.snapshotGasLastCall("summons", "summon, 8192 tokens"), LIMIT);
+        uint256 snapshot = vm.snapshotState();
+        Made memory made = _made(given, 1, keys[owners[0]]);
+        network.answer(c.id, 0, made.inner, made.signature);
+        assertLt(vm.snapshotGasLastCall("summons", "answer"), LIMIT);
+        vm.revertToState(snapshot);
+        pass(terms.openingWindow + 1000);
+        network.replace(c.posting, 0);
+        assertLt(vm.snapshotGasLastCall("summons", "replace"), LIMIT);
+        pass(2 * terms.sealWindow);
+        network.dismiss(c.posting);
+        assertLt(vm.snapshotGasLastCall("summons", "dismiss"), LIMIT);
+    }
+
+    function test_claimsOf2kNewTokens_costLessThan15M() public {
+        Case memory c = _order(1);
+        bytes32 taskId = keccak256(abi.encode(SECRET, c.id, uint256(0)));
+        Given memory given =
+            _given(taskId, workers[0], 1, 8192, 2048, vm.getBlockTimestamp() - terms.sealWindow);
+        Made memory made = _made(given, 2048, keys[workers[0]]);
+        c.parties[0].inner = made.inner;
+        network.claimTask(
+            given.task,
+            given.items,
+            scheduler,
+            0,
+            made.inner,
+            made.leaves,
+            made.outputs,
+            [given.signature, made.signature]
+        );
+        assertLt(vm.snapshotGasLastCall("summons", "claimTask, 2048 new tokens"), LIMIT);
+        uint256 snapshot = vm.snapshotState();
+        _post(c);
+        network.contestTask(made.commitment, c.posting, c.sealing, c.claiming);
+        assertLt(vm.snapshotGasLastCall("summons", "contestTask"), LIMIT);
+        vm.revertToState(snapshot);
+        vm.prank(scheduler);
+        network.postClaimed(c.job, c.quote, made.commitment);
+        assertLt(vm.snapshotGasLastCall("summons", "postClaimed"), LIMIT);
+        vm.revertToState(snapshot);
+        pass(terms.unbonding);
+        network.collectTask(made.commitment);
+        assertLt(vm.snapshotGasLastCall("summons", "collectTask"), LIMIT);
     }
 }

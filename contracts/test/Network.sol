@@ -394,8 +394,10 @@ abstract contract Network is Test {
     /// @dev VeriLLM for `terms`, with the contracts whose code it runs, the last one first.
     function _deployNetwork() internal returns (IVeriLLM) {
         terms.recourse = address(0);
-        terms.recourse = _deploy("Appeals.sol:Appeals", abi.encode(terms, address(0)));
-        terms.recourse = _deploy("Recourse.sol:Recourse", abi.encode(terms, terms.recourse));
+        address next = _deploy("Appeals.sol:Appeals", abi.encode(terms, address(0)));
+        next = _deploy("Wages.sol:Wages", abi.encode(terms, next));
+        next = _deploy("Summons.sol:Summons", abi.encode(terms, next));
+        terms.recourse = _deploy("Recourse.sol:Recourse", abi.encode(terms, next));
         return IVeriLLM(_deploy("VeriLLM.sol:VeriLLM", abi.encode(terms)));
     }
 

@@ -347,7 +347,8 @@ class Watch:
         endpoint = await blocking(self.registry.endpoint, owner)
         if endpoint is None:
             raise NotFound(f"{owner} has no endpoint on the chain")
-        task = task_id(view.sealing.secret, view.job_id, party)
+        number = view.history.number_of(party)
+        task = task_id(view.sealing.secret, view.job_id, number)
         data = await self.link.opening(endpoint, task, item, round_.where(place), ())
         opening = decode_opening(data)
         sealing = view.sealing

@@ -7,7 +7,7 @@ from typing import Any
 from verillm.chain.contract import Chain
 from verillm.chain.events import At, Posted, Sealed, stream
 from verillm.records import Sealing
-from verillm.task import inner_hash, task_id
+from verillm.task import inner_hash, task_id, task_numbers
 from verillm.types import Hash32, JobId
 from verillm_node.store import Database
 from verillm_node.tasks import TaskBook
@@ -61,13 +61,13 @@ class Follower:
         """Finds own commitments among the sealed: by task id, then by what was committed to."""
         inners = (inner_hash(sealing.inner), *(each.inner for each in sealing.committee))
         for party, inner in enumerate(inners):
-            own = self._own_inner(sealing.secret, job_id, party)
-            if own == inner:
-                self._book.sealed(task_id(sealing.secret, job_id, party), job_id, party)
-                log.info("sealed", extra={"job": job_id, "party": party})
+            for number in task_numbers(party, len(sealing.committee)):
+                if self._own_inner(sealing.secret, job_id, number) == inner:
+                    self._book.sealed(task_id(sealing.secret, job_id, number), job_id, party)
+                    log.info("sealed", extra={"job": job_id, "party": party})
 
-    def _own_inner(self, secret: Hash32, job_id: JobId, party: int) -> Hash32 | None:
-        record = self._book.find(task_id(secret, job_id, party))
+    def _own_inner(self, secret: Hash32, job_id: JobId, number: int) -> Hash32 | None:
+        record = self._book.find(task_id(secret, job_id, number))
         if record is None or record.commitment is None:
             return None
         return inner_hash(record.commitment.inner)

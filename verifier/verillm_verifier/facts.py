@@ -5,7 +5,7 @@ must be possible, or the audit ends with `InconsistentChain`. An endpoint that f
 coherent chain is not found out here; it still cannot forge the workers' signatures.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -279,6 +279,7 @@ def status_by_events(facts: Facts) -> Status:
         (_demanded(history), Status.DEMANDED),
         (history.claimed, Status.CLAIMED),
         (history.sealed, Status.SEALED),
+        (history.first(events.Convened), Status.SUMMONED),
         (history.posted, Status.POSTED),
     )
     return next((status for at, status in ordered if at is not None), Status.NONE)
@@ -349,6 +350,23 @@ def _claimed(facts: Facts) -> Iterable[Check]:
     )
 
 
+def _replaced(
+    facts: Facts, drawn: Sequence[tuple[int, str]]
+) -> tuple[tuple[int, ChecksumAddress], ...]:
+    """The committee after every replacement, which takes the next of the same stream."""
+    seated = [(seat, to_checksum_address(owner)) for seat, owner in drawn]
+    committee = seated[: facts.spec.committee]
+    for successor, at in zip(
+        seated[facts.spec.committee :], facts.history.all(events.Replaced), strict=True
+    ):
+        event = at.event
+        place = (event.seat, event.successor)
+        _demand("who was replaced held the place", committee[event.index][1] == event.owner)
+        _demand("who replaced it is the next of the stream", place == successor)
+        committee[event.index] = successor
+    return tuple(committee)
+
+
 def redraw(facts: Facts, sealing: Sealing) -> Draws:
     """Draw committee and requests again; InconsistentChain if the contract sealed others."""
     posting = facts.posting
@@ -360,12 +378,13 @@ def redraw(facts: Facts, sealing: Sealing) -> Draws:
             posting.slots,
             lambda slot: facts.registry.owner_at(model, slot, time),
             posting.worker,
-            facts.spec.committee,
+            facts.spec.committee + len(facts.history.all(events.Replaced)),
         )
     except DrawExhausted as error:
         raise InconsistentChain(f"nobody could have sealed this: {error}") from error
     sealed = tuple(zip(sealing.seats, sealing.owners, strict=True))
-    _demand(f"the draw gives the sealed seats {sealing.seats}", tuple(drawn) == sealed)
+    seated = _replaced(facts, drawn)
+    _demand(f"the draw gives the sealed seats {sealing.seats}", seated == sealed)
     return Draws(
         draw=seed,
         seats=sealing.seats,

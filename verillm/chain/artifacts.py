@@ -30,7 +30,7 @@ from verillm.errors import MalformedError
 
 T = TypeVar("T")
 Component = Mapping[str, Any]
-EXTENSIONS: Final = ("Recourse", "Appeals")
+EXTENSIONS: Final = ("Recourse", "Summons", "Wages", "Appeals")
 """Contracts whose code VeriLLM runs on its own storage, in the order in which it asks them."""
 CONTRACTS: Final = ("VeriLLM", *EXTENSIONS, "Adjudicator", "Prover", "DevToken")
 

@@ -5,15 +5,18 @@ from dataclasses import dataclass
 
 from eth_typing import ChecksumAddress
 
+from verillm.api import CommitmentEvent, TaskSubmission
 from verillm.appeal import Content
 from verillm.chain import artifacts
 from verillm.chain.deployment import Deployment
+from verillm.hashing import tokens_bytes
 from verillm.model import ModelSpec
 from verillm.proofs.find import Proof
 from verillm.records import Attestation, Claiming, Posting, Sealing
 from verillm.request import Job, Quote
-from verillm.task import Inner, ItemLeaf
-from verillm.types import Hash32, JobId, ModelId, Outcome
+from verillm.signing import struct_hash
+from verillm.task import Inner, ItemLeaf, Task
+from verillm.types import Hash32, JobId, ModelId, Outcome, TaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,27 @@ class Opening:
     slices: bytes
     final_state: bytes
     path: tuple[Hash32, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HashedTask:
+    """A task as the contracts take it: its items by their struct hashes."""
+
+    task_id: TaskId
+    worker: ChecksumAddress
+    model_id: ModelId
+    items: tuple[Hash32, ...]
+    deadline: int
+    lock: int
+    fee: int
+
+    @classmethod
+    def of(cls, task: Task) -> "HashedTask":
+        """The same task."""
+        items = tuple(struct_hash(item) for item in task.items)
+        return cls(
+            task.task_id, task.worker, task.model_id, items, task.deadline, task.lock, task.fee
+        )
 
 
 class Calls:
@@ -191,6 +215,79 @@ class Calls:
     def keep(self, block: int) -> Call:
         """Anyone: stores a block's hash, for all jobs posted or sealed in it."""
         return self._call("keep", block)
+
+    # Somebody keeps silent
+    def summon(
+        self,
+        posting: Posting,
+        secret: Hash32,
+        inner: Inner,
+        index: int,
+        spec: ModelSpec,
+        task: Task,
+        signature: bytes,
+    ) -> Call:
+        """Scheduler: asks the member at place `index`, from 0, on chain."""
+        tokens = [tokens_bytes(item.tokens) for item in task.items]
+        given = (spec, HashedTask.of(task), task.items, tokens, signature)
+        return self._call("summon", posting, secret, inner, index, *given)
+
+    def answer(self, job_id: JobId, index: int, inner: Inner, signature: bytes) -> Call:
+        """Anyone: answers a summons with what its member signed."""
+        return self._call("answer", job_id, index, inner, signature)
+
+    def replace(self, posting: Posting, index: int) -> Call:
+        """Anyone: puts out a summoned member that did not answer."""
+        return self._call("replace", posting, index)
+
+    def seal_summoned(
+        self,
+        posting: Posting,
+        inner: Inner,
+        inners: Sequence[Hash32],
+        signatures: Sequence[bytes],
+    ) -> Call:
+        """Anyone: seals a summoned job; what was answered on chain stands as it was."""
+        return self._call("sealSummoned", posting, inner, inners, signatures)
+
+    def dismiss(self, posting: Posting) -> Call:
+        """Anyone: ends a summoned job that was not sealed in time."""
+        return self._call("dismiss", posting)
+
+    def claim_task(
+        self,
+        submission: TaskSubmission,
+        seat: int,
+        commitment: CommitmentEvent,
+        outputs: Sequence[Sequence[int]],
+    ) -> Call:
+        """Worker: claims the fee of a task that its scheduler did not post."""
+        task = submission.task
+        return self._call(
+            "claimTask",
+            HashedTask.of(task),
+            task.items,
+            submission.scheduler,
+            seat,
+            commitment.inner,
+            commitment.leaves,
+            [tokens_bytes(tokens) for tokens in outputs],
+            [submission.signature, commitment.signature],
+        )
+
+    def contest_task(
+        self, commitment: Hash32, posting: Posting, sealing: Sealing, claiming: Claiming
+    ) -> Call:
+        """Anyone: ends a claim by a job that holds its commitment, or refutes it."""
+        return self._call("contestTask", commitment, posting, sealing, claiming)
+
+    def post_claimed(self, job: Job, quote: Quote, commitment: Hash32) -> Call:
+        """Scheduler: posts, at its own cost, the job of a claimed task, so that it is judged."""
+        return self._call("postClaimed", job, quote, commitment)
+
+    def collect_task(self, commitment: Hash32) -> Call:
+        """Anyone: pays a claim that nobody contested."""
+        return self._call("collectTask", commitment)
 
     # The public round
     def challenge(

@@ -6,10 +6,14 @@ from functools import cache
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from verillm.chain import appeals, artifacts
+from verillm.chain.calls import HashedTask
 from verillm.chain.contract import Chain, Log, Mined
 from verillm.errors import MalformedError
+from verillm.hashing import tokens_of
 from verillm.model import ModelSpec
 from verillm.records import Claiming, Posting, Sealing
+from verillm.request import Sampling
+from verillm.task import Inner, Item, ItemLeaf, Task
 from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, Outcome, Reason
 
 
@@ -148,6 +152,118 @@ class Sealed:
 
     job_id: JobId
     sealing: Sealing
+
+
+@dataclass(frozen=True, slots=True)
+class Convened:
+    """The committee is public before the seal: somebody has to be summoned."""
+
+    job_id: JobId
+    secret: Hash32
+    inner: Inner
+    seats: tuple[int, ...]
+    owners: tuple[ChecksumAddress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HashedItem:
+    """An item of a task, its prompt by its root."""
+
+    salt: Hash32
+    tokens_root: Hash32
+    length: int
+    max_new_tokens: int
+    sampling: Sampling
+    seed: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class Summoned:
+    """A member has to answer on chain; `tokens` by item, u32 each."""
+
+    job_id: JobId
+    owner: ChecksumAddress
+    index: int
+    answer_by: int
+    task: HashedTask
+    items: tuple[HashedItem, ...]
+    tokens: tuple[bytes, ...]
+    signature: bytes
+
+    @property
+    def whole_task(self) -> Task:
+        """The task with its prompts."""
+        items = tuple(
+            Item(item.salt, tokens_of(tokens), item.max_new_tokens, item.sampling, item.seed)
+            for item, tokens in zip(self.items, self.tokens, strict=True)
+        )
+        given = self.task
+        return Task(
+            given.task_id,
+            given.worker,
+            given.model_id,
+            items,
+            given.deadline,
+            given.lock,
+            given.fee,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A summoned member committed."""
+
+    job_id: JobId
+    owner: ChecksumAddress
+    index: int
+    inner: Inner
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A summoned member kept silent; the next of the stream has its place, and task `number`."""
+
+    job_id: JobId
+    owner: ChecksumAddress
+    index: int
+    number: int
+    seat: int
+    successor: ChecksumAddress
+
+
+@dataclass(frozen=True, slots=True)
+class TaskClaimed:
+    """A worker claims its fee from a scheduler's stake."""
+
+    commitment: Hash32
+    scheduler: ChecksumAddress
+    worker: ChecksumAddress
+    amount: int
+    collectable_at: int
+    seat: int
+    task: HashedTask
+    inner: Inner
+    leaves: tuple[ItemLeaf, ...]
+    outputs: tuple[bytes, ...]
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContested:
+    """A job ended a claim."""
+
+    commitment: Hash32
+    job_id: JobId
+    burnt: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCollected:
+    """A claim was paid."""
+
+    commitment: Hash32
+    amount: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +451,13 @@ EVENTS: tuple[type[Any], ...] = (
     SeatReleased,
     Posted,
     Sealed,
+    Convened,
+    Summoned,
+    Answered,
+    Replaced,
+    TaskClaimed,
+    TaskContested,
+    TaskCollected,
     Claimed,
     BeaconKept,
     ChallengeOpened,
@@ -407,6 +530,11 @@ class JobHistory:
     def finalized(self) -> At[Finalized] | None:
         """How it ended."""
         return self.first(Finalized)
+
+    def number_of(self, party: int) -> int:
+        """The number of a party's task: its own, unless it replaced somebody."""
+        replaced = (at.event for at in self.all(Replaced) if at.event.index == party - 1)
+        return max((event.number for event in replaced), default=party)
 
     def first(self, kind: type[E]) -> At[E] | None:
         """The first event of a kind."""

@@ -18,7 +18,7 @@ from verillm.errors import UnknownModel
 from verillm.model import ModelSpec, model_id as model_id_of
 from verillm.records import Member, Posting
 from verillm.request import Job
-from verillm.types import Hash32, JobId, ModelId
+from verillm.types import Hash32, JobId, ModelId, TaskId
 
 
 class Status(IntEnum):
@@ -33,6 +33,7 @@ class Status(IntEnum):
     DEMANDED = 6
     JUDGED = 7
     REVERIFYING = 8
+    SUMMONED = 9
 
     def has_reached(self, stage: "Status") -> bool:
         """Whether a job that stands here is at `stage`, or past it."""
@@ -42,6 +43,7 @@ class Status(IntEnum):
 _ORDER = (
     Status.NONE,
     Status.POSTED,
+    Status.SUMMONED,
     Status.SEALED,
     Status.CLAIMED,
     Status.DEMANDED,
@@ -100,6 +102,36 @@ class Drawn:
     seats: tuple[int, ...]
     owners: tuple[ChecksumAddress, ...]
     checked: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceState:
+    """A place of a summoned committee; `answer_by` 0 until summoned, `inner` until answered."""
+
+    owner: ChecksumAddress
+    seat: int
+    number: int
+    lock: int
+    answer_by: int
+    task_hash: Hash32
+    inner: Hash32
+
+    @property
+    def pending(self) -> bool:
+        """Summoned, and no answer yet."""
+        return bool(self.answer_by) and not any(self.inner)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskClaimState:
+    """A worker's claim on a scheduler's stake; `amount` 0 once it is closed."""
+
+    scheduler: ChecksumAddress
+    worker: ChecksumAddress
+    task_id: TaskId
+    amount: int
+    exposure: int
+    collectable_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +218,21 @@ class Reads(Server):
         """Whether a job with this nonce was posted."""
         (used,) = self._read("nonceUsed", [bool], client, scheduler, nonce)
         return bool(used)
+
+    def places_of(self, job_id: JobId) -> tuple[PlaceState, ...]:
+        """The places of a summoned committee; empty where nobody was summoned."""
+        size, _replaced = self._read("panelOf", [int, int], job_id)
+        kinds = [str, int, int, int, int, Hash32, Hash32]
+        return tuple(
+            PlaceState(*self._read("placeOf", kinds, job_id, index)) for index in range(size)
+        )
+
+    def task_claim_of(self, commitment: Hash32) -> TaskClaimState | None:
+        """A claim on a task's fee, if there ever was one."""
+        found = TaskClaimState(
+            *self._read("taskClaimOf", [str, str, Hash32, int, int, int], commitment)
+        )
+        return None if found.worker == ZERO_ADDRESS else found
 
     def draw_of(self, posting: Posting, secret: Hash32, beacon: Hash32) -> Drawn:
         """The committee that `seal` demands, and the checked requests."""

@@ -14,7 +14,8 @@ enum Status {
     Final,
     Demanded,
     Judged,
-    Reverifying
+    Reverifying,
+    Summoned
 }
 
 /// @notice What a verdict does to the money.

@@ -46,6 +46,11 @@ library JobLib {
 
     // The others follow `requireAt`: callers need the old record checked before they can compute the new one.
 
+    /// @notice From Posted, or once more.
+    function summon(State storage self, uint40 sealBy) internal {
+        _enter(self, Status.Summoned, self.record, sealBy);
+    }
+
     function seal(State storage self, bytes32 record, uint40 claimBy) internal {
         _enter(self, Status.Sealed, record, claimBy);
     }

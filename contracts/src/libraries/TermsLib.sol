@@ -62,7 +62,8 @@ library TermsLib {
     }
 
     function _posting(Config memory terms) private pure returns (uint256) {
-        return uint256(terms.jobWindow) + terms.sealWindow;
+        return uint256(terms.jobWindow) + terms.sealWindow
+            + summonsSpan(terms.sealWindow, terms.openingWindow);
     }
 
     /// @dev The first claim, and for each demand either another one or another window of the same.
@@ -79,6 +80,16 @@ library TermsLib {
 
     function _appeal(Config memory terms) private pure returns (uint256) {
         return APPEAL_WINDOWS * uint256(terms.openingWindow);
+    }
+
+    /// @notice How much longer a job may wait for its seal if somebody has to be summoned: for an answer, for those of
+    /// three that replace one another, and for the seal.
+    function summonsSpan(uint256 sealWindow, uint256 openingWindow)
+        internal
+        pure
+        returns (uint256)
+    {
+        return 4 * openingWindow + sealWindow;
     }
 
     function _requireWindow(uint32 window, bytes32 field) private pure {

@@ -5,6 +5,7 @@ import {Verdict} from "../interfaces/IAdjudicator.sol";
 import {
     AppealPhase,
     Claiming,
+    Inner,
     Job,
     JobId,
     Member,
@@ -137,6 +138,27 @@ abstract contract Docket is Roster, EIP712 {
         if (FORCED_EVERY == 0) return false;
         bytes32 draw = DrawLib.draw(sealing.secret, posting.commitment, sealing.beacon);
         return DrawLib.isForced(draw, FORCED_EVERY);
+    }
+
+    /// @dev Whether `inner` is what the inferencer committed to, in this job, for all of its requests.
+    function _requireInferencer(
+        JobId jobId,
+        Posting memory posting,
+        bytes32 secret,
+        Inner memory inner
+    ) internal pure {
+        bytes32 task = HashLib.taskId(secret, jobId, 0);
+        bytes32 rebuilt = HashLib.hashCommitment(task, HashLib.hashInner(inner));
+        require(
+            rebuilt == posting.commitment && inner.items == posting.job.requests,
+            CommitmentMismatch(0)
+        );
+    }
+
+    function _feeOf(Posting memory posting, Inner memory inner) internal pure returns (uint96) {
+        uint256 tokens = uint256(inner.promptTokens) + inner.newTokens;
+        uint256 fee = posting.quote.unitPrice * tokens;
+        return fee < posting.job.maxFee ? uint96(fee) : posting.job.maxFee; // at most maxFee
     }
 
     // ── What was signed ─────────────────────────────────────────────────────────────────────────

@@ -2,13 +2,13 @@
 pragma solidity 0.8.30;
 
 import {IExtension} from "../interfaces/IExtension.sol";
-import {Docket} from "./Docket.sol";
+import {Panels} from "./Panels.sol";
 
 /// @notice What a contract does not know it lets the next one do, on its own storage.
 /// @dev One contract may hold 24 576 bytes. The rest of VeriLLM's code stands at further addresses, fixed at
-/// deployment like the code itself: nobody can change them. All share Terms, Ledger, Roster and Docket, which hold all
-/// storage; doors hold none. Called at its own address an extension finds no job and no money.
-abstract contract Extended is Docket {
+/// deployment like the code itself: nobody can change them. All share Terms, Ledger, Roster, Docket and Panels, which hold
+/// all storage; doors hold none. Called at its own address an extension finds no job and no money.
+abstract contract Extended is Panels {
     address private immutable NEXT;
 
     constructor(address next) {

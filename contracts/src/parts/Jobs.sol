@@ -74,12 +74,7 @@ abstract contract Jobs is IVeriLLMCore, Docket {
         job.requireAt(jobId, Status.Posted, posted);
         JobLib.requireBefore(job.deadline);
         require(HashLib.drawCommit(secret) == posting.quote.drawCommit, DrawCommitMismatch());
-        bytes32 task = HashLib.taskId(secret, jobId, 0);
-        bytes32 rebuilt = HashLib.hashCommitment(task, HashLib.hashInner(inner));
-        require(
-            rebuilt == posting.commitment && inner.items == posting.job.requests,
-            CommitmentMismatch(0)
-        );
+        _requireInferencer(jobId, posting, secret, inner);
         Sealing memory sealing;
         sealing.secret = secret;
         sealing.inner = inner;
@@ -239,12 +234,6 @@ abstract contract Jobs is IVeriLLMCore, Docket {
         free = free > reserve ? free - reserve : 0;
         require(amount <= free, StakeInsufficient(worker, free, amount));
         account.locked += uint96(amount); // at most the balance
-    }
-
-    function _feeOf(Posting memory posting, Inner memory inner) private pure returns (uint96) {
-        uint256 tokens = uint256(inner.promptTokens) + inner.newTokens;
-        uint256 fee = posting.quote.unitPrice * tokens;
-        return fee < posting.job.maxFee ? uint96(fee) : posting.job.maxFee; // at most maxFee
     }
 
     /// @dev The drawn members with what they committed to, each locked with what it has left of the lock.

@@ -41,6 +41,7 @@ abstract contract Roster is Ledger {
         return DrawLib.isEligible(seat.owner, seat.activeFrom, seat.leftAt, time);
     }
 
+    /// @dev The committee of a job.
     function _drawSeats(Posting memory posting, bytes32 draw)
         internal
         view

@@ -35,8 +35,9 @@ contract TermsTest is Network {
         _expectUnsafe("sealWindow");
         terms.openingWindow = 366 days;
         _expectUnsafe("openingWindow");
-        // Posted and sealed 2 hours, a claim and three demands of it 2 + 3 * 3, a round 3 + 2, an appeal 7.
-        terms.unbonding = 25 hours;
+        // Posted and sealed 2 hours, summoned 4 + 1, a claim and three demands of it 2 + 3 * 3, a round 3 + 2, an
+        // appeal 7.
+        terms.unbonding = 30 hours;
         _expectUnsafe("unbonding");
         terms.unlockDelay = 1 hours - 1;
         _expectUnsafe("unlockDelay");

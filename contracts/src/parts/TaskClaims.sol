@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.30;
+
+import {IWages} from "../interfaces/IWages.sol";
+import {
+    Claiming,
+    Inner,
+    Item,
+    ItemLeaf,
+    Job,
+    JobId,
+    ModelId,
+    Outcome,
+    Posting,
+    Quote,
+    Sealing,
+    Status,
+    Task
+} from "../interfaces/Types.sol";
+import {ClaimLib} from "../libraries/ClaimLib.sol";
+import {HashLib} from "../libraries/HashLib.sol";
+import {JobLib} from "../libraries/JobLib.sol";
+import {RecordLib} from "../libraries/RecordLib.sol";
+import {Panels} from "./Panels.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+
+/// @notice A worker's claim for a task that its scheduler never posted.
+abstract contract TaskClaims is IWages, Panels {
+    using JobLib for JobLib.State;
+    using SafeCast for uint256;
+
+    /// @dev How a job answers a claim.
+    enum Relation {
+        None,
+        Holds, // its post or its seal has the commitment
+        Refutes, // the worker knew that nothing is due
+        Supersedes // the task was done by another
+    }
+
+    /// @inheritdoc IWages
+    function claimTask(
+        Task calldata task,
+        Item[] calldata items,
+        address scheduler,
+        uint32 seat,
+        Inner calldata inner,
+        ItemLeaf[] calldata leaves,
+        bytes[] calldata outputs,
+        bytes[2] calldata signatures
+    ) external {
+        uint256 from = uint256(task.deadline) + SEAL_WINDOW;
+        JobLib.requireAfter(from);
+        JobLib.requireBefore(from + UNBONDING);
+        _requireSigned(scheduler, _hashTypedDataV4(inner.taskHash), signatures[0]);
+        uint256 tokens = ClaimLib.requireWork(task, items, inner, leaves, outputs);
+        bytes32 commitment = HashLib.hashCommitment(task.taskId, HashLib.hashInner(inner));
+        _requireSigned(task.worker, _hashTypedDataV4(commitment), signatures[1]);
+        uint256 due = Math.min(task.fee, tokens * _priceOf(task, seat));
+        TaskClaim storage claim = _openNew(commitment, scheduler, task, due);
+        claim.seat = seat;
+        claim.outputsRoot = ClaimLib.outputsRoot(leaves);
+        emit TaskClaimed(
+            commitment,
+            scheduler,
+            task.worker,
+            claim.amount,
+            claim.collectableAt,
+            seat,
+            task,
+            inner,
+            leaves,
+            outputs,
+            signatures[1]
+        );
+    }
+
+    /// @inheritdoc IWages
+    function contestTask(
+        bytes32 commitment,
+        Posting memory posting,
+        Sealing memory sealing,
+        Claiming memory claiming
+    ) external {
+        TaskClaim storage claim = _openClaim(commitment);
+        JobId jobId = _jobIdOf(posting.job);
+        Status stage = _requireRecord(jobId, posting, sealing, claiming);
+        Relation relation = Relation.Holds;
+        bool first = posting.postedBlock < claim.claimedBlock;
+        if (posting.commitment != commitment) {
+            bool known = stage != Status.Posted;
+            first = known && sealing.sealedBlock < claim.claimedBlock;
+            relation =
+                known ? _relationToSeal(commitment, claim, jobId, posting, sealing) : Relation.None;
+            if (relation == Relation.None && _wasReplaced(jobId, claim.taskId)) {
+                relation = Relation.Refutes;
+            }
+            bool accepted = stage == Status.Claimed && _jobs[jobId].status == Status.Final
+                && claiming.outcome == Outcome.Accept;
+            if (relation == Relation.Supersedes && !accepted) relation = Relation.None;
+        }
+        require(relation != Relation.None, NotContested(commitment));
+        bool fined = relation == Relation.Refutes || (relation == Relation.Holds && first);
+        uint256 burnt = fined ? Math.min(claim.amount, claim.exposure) : 0;
+        emit TaskContested(commitment, jobId, burnt);
+        _release(commitment, claim, 0, burnt);
+    }
+
+    /// @inheritdoc IWages
+    function postClaimed(Job memory job, Quote memory quote, bytes32 commitment)
+        external
+        returns (JobId jobId)
+    {
+        TaskClaim storage claim = _openClaim(commitment);
+        address scheduler = claim.scheduler;
+        require(_actsFor(msg.sender, scheduler), NotOperator(msg.sender));
+        bool same = quote.scheduler == scheduler
+            && ModelId.unwrap(quote.modelId) == ModelId.unwrap(claim.modelId);
+        require(same && HashLib.hashQuote(quote) == job.quote, QuoteMismatch());
+        Posting memory posting;
+        posting.job = job;
+        posting.quote = quote;
+        posting.seat = claim.seat;
+        posting.worker = claim.worker;
+        posting.commitment = commitment;
+        posting.outputsRoot = claim.outputsRoot;
+        posting.lock = claim.exposure;
+        posting.slots = _models[quote.modelId].slots;
+        posting.postedAt = _from(0);
+        posting.postedBlock = block.number.toUint40();
+        jobId = _jobIdOf(job);
+        _moveToJob(jobId, commitment, claim, posting);
+        _jobs[jobId].post(jobId, RecordLib.posted(posting), _from(SEAL_WINDOW));
+        emit TaskContested(commitment, jobId, 0);
+        emit Posted(jobId, scheduler, job.client, posting);
+    }
+
+    /// @inheritdoc IWages
+    function collectTask(bytes32 commitment) external {
+        TaskClaim storage claim = _openClaim(commitment);
+        JobLib.requireAfter(claim.collectableAt);
+        emit TaskCollected(commitment, claim.amount);
+        _release(commitment, claim, claim.amount, 0);
+    }
+
+    /// @inheritdoc IWages
+    function taskClaimOf(bytes32 commitment)
+        external
+        view
+        returns (
+            address scheduler,
+            address worker,
+            bytes32 taskId,
+            uint96 amount,
+            uint96 exposure,
+            uint40 collectableAt
+        )
+    {
+        TaskClaim storage claim = _taskClaims[commitment];
+        return (
+            claim.scheduler,
+            claim.worker,
+            claim.taskId,
+            claim.amount,
+            claim.exposure,
+            claim.collectableAt
+        );
+    }
+
+    // ── Steps ───────────────────────────────────────────────────────────────────────────────────
+
+    /// @dev Locks what is claimed on the scheduler, and the task's exposure on the worker.
+    function _openNew(bytes32 commitment, address scheduler, Task calldata task, uint256 due)
+        private
+        returns (TaskClaim storage claim)
+    {
+        claim = _taskClaims[commitment];
+        require(claim.worker == address(0), AlreadyClaimed(commitment));
+        uint96 amount = _lockUpTo(scheduler, due);
+        require(amount != 0, StakeInsufficient(scheduler, 0, due));
+        _lock(task.worker, task.lock);
+        claim.scheduler = scheduler;
+        claim.amount = amount;
+        claim.worker = task.worker;
+        claim.exposure = task.lock;
+        claim.claimedBlock = block.number.toUint40();
+        claim.collectableAt = _from(UNBONDING);
+        claim.taskId = task.taskId;
+        claim.modelId = task.modelId;
+    }
+
+    /// @dev The exposure becomes the job's lock; the scheduler pays for the client, and the bond.
+    function _moveToJob(
+        JobId jobId,
+        bytes32 commitment,
+        TaskClaim storage claim,
+        Posting memory posting
+    ) private {
+        (address scheduler, uint96 maxFee) = (claim.scheduler, posting.job.maxFee);
+        // A smaller lock could not pay a committee.
+        uint256 required = _demand(maxFee, KAPPA_BPS);
+        require(posting.lock >= required, LockTooSmall(posting.lock, required));
+        uint256 bond = _demand(uint256(posting.lock) + maxFee, BOND_BPS);
+        posting.bond = bond.toUint96();
+        _close(JobId.wrap(commitment), scheduler, claim.amount, 0, 0);
+        claim.amount = 0;
+        claim.exposure = 0;
+        _lock(scheduler, bond + maxFee);
+        _close(jobId, scheduler, maxFee, maxFee, 0); // into escrow
+    }
+
+    function _openClaim(bytes32 commitment) private view returns (TaskClaim storage claim) {
+        claim = _taskClaims[commitment];
+        require(claim.amount != 0, ClaimUnknown(commitment));
+    }
+
+    /// @dev Closes a claim: `pay` goes from the scheduler to the worker, `burnt` is the worker's.
+    function _release(bytes32 commitment, TaskClaim storage claim, uint256 pay, uint256 burnt)
+        private
+    {
+        (uint256 amount, uint256 exposure) = (claim.amount, claim.exposure);
+        claim.amount = 0;
+        claim.exposure = 0;
+        JobId id = JobId.wrap(commitment);
+        _close(id, claim.scheduler, amount, pay, 0);
+        _close(id, claim.worker, exposure, burnt, pay);
+        _burn(id, burnt);
+    }
+
+    function _priceOf(Task calldata task, uint32 seat) private view returns (uint256) {
+        Seat storage held = _seats[task.modelId][seat];
+        require(held.owner == task.worker, SeatNotOwned(task.modelId, seat, task.worker));
+        return held.price;
+    }
+
+    /// @dev How far the record says that the job has come: Posted, Sealed or Claimed.
+    function _requireRecord(
+        JobId jobId,
+        Posting memory posting,
+        Sealing memory sealing,
+        Claiming memory claiming
+    ) private view returns (Status stage) {
+        bytes32 kept = _jobs[jobId].record;
+        bytes32 record = RecordLib.posted(posting);
+        if (kept == record) return Status.Posted;
+        record = RecordLib.sealedRecord(record, sealing);
+        if (kept == record) return Status.Sealed;
+        require(kept == RecordLib.claimed(record, claiming), RecordMismatch(jobId));
+        return Status.Claimed;
+    }
+
+    /// @dev Looks through all parties of a seal for the commitment, and for the task.
+    function _relationToSeal(
+        bytes32 commitment,
+        TaskClaim storage claim,
+        JobId jobId,
+        Posting memory posting,
+        Sealing memory sealing
+    ) private view returns (Relation) {
+        bytes32 wanted = claim.taskId;
+        if (HashLib.taskId(sealing.secret, jobId, 0) == wanted) {
+            if (posting.worker == claim.worker) return Relation.Refutes;
+            return posting.outputsRoot == claim.outputsRoot ? Relation.None : Relation.Supersedes;
+        }
+        for (uint256 i = 0; i < sealing.committee.length; ++i) {
+            bytes32 task = HashLib.taskId(sealing.secret, jobId, _numberOf(jobId, i + 1));
+            if (task != wanted) continue;
+            bytes32 held = HashLib.hashCommitment(task, sealing.committee[i].inner);
+            return held == commitment ? Relation.Holds : Relation.Refutes;
+        }
+        return Relation.None;
+    }
+
+    /// @dev Whether a task's member was put out of its place for silence.
+    function _wasReplaced(JobId jobId, bytes32 taskId) private view returns (bool) {
+        Panel storage panel = _panels[jobId];
+        uint256 size = panel.places.length;
+        for (uint256 number = 1; number <= size + panel.replaced; ++number) {
+            if (HashLib.taskId(panel.secret, jobId, number) != taskId) continue;
+            for (uint256 i = 0; i < size; ++i) {
+                if (panel.places[i].number == number) return false;
+            }
+            return true;
+        }
+        return false;
+    }
+}
