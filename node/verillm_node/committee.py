@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from verillm.api import CommitmentEvent, FailedEvent, TaskSubmission
-from verillm.chain.contract import Drawn
 from verillm.errors import VeriLLMError, WorkerFailed
 from verillm.settlement import least_lock
 from verillm.task import Task, verification_task
+from verillm.types import ChecksumAddress
 from verillm_node.context import Context
 from verillm_node.disguise import Asked, asked, blurred, on_grid
 from verillm_node.flow import Flow
@@ -31,12 +31,35 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0
 
 
 async def verify(context: Context, flow: Flow, view: View) -> None:
-    """Asks every drawn worker until it has committed, or until the job can no longer be sealed."""
+    """Asks every drawn worker until it has committed, or it is time to summon it on the chain."""
     parties = await _drawn_parties(context, flow, view)
     async with asyncio.TaskGroup() as group:
         for party in parties:
             if party.commitment is None:
                 group.create_task(_persist(context, flow, party, view))
+
+
+def asked_until(context: Context, view: View) -> int:
+    """Until when members are asked over HTTP; half of the time to seal is left for a summons."""
+    patience = min(context.settings.summon_seconds, context.terms.seal_window // 2)
+    return view.posting.posted_at + patience
+
+
+def checked_requests(context: Context, flow: Flow) -> tuple[int, ...]:
+    """The requests that the committee checks, in drawn order."""
+    packed = context.book.fact(flow.job_id, "checked") or b""
+    return tuple(int.from_bytes(packed[at : at + 2], "big") for at in range(0, len(packed), 2))
+
+
+def successor(
+    context: Context, flow: Flow, view: View, k: int, seat: int, owner: ChecksumAddress, number: int
+) -> Party:
+    """Whoever takes place k after a silent member, with its own task."""
+    checked = checked_requests(context, flow)
+    fields = _fields(context, flow, view, checked)
+    deadline = on_grid(int(time.time() + posted_slack(context, flow)))
+    task = _task(context, flow, view, owner, checked, number, fields, deadline)
+    return Party(k, seat, owner, signed(context, task), None)
 
 
 def is_complete(context: Context, flow: Flow, view: View, parties: Sequence[Party]) -> bool:
@@ -65,12 +88,12 @@ async def _drawn_parties(context: Context, flow: Flow, view: View) -> list[Party
     drawn = await blocking(context.chain.draw_of, view.posting, flow.secret, beacon)
     extra = {"job": flow.job_id, "seats": drawn.seats, "checked": drawn.checked}
     log.info("committee_drawn", extra=extra)
-    fields = _fields(context, flow, view, drawn)
+    fields = _fields(context, flow, view, drawn.checked)
     slack = posted_slack(context, flow)
     parties = []
     for k, (seat, owner) in enumerate(zip(drawn.seats, drawn.owners, strict=True), 1):
         deadline = on_grid(int(time.time() + _delay(context, flow, k, view) + slack))
-        task = _task(context, flow, view, drawn, k, fields, deadline)
+        task = _task(context, flow, view, owner, drawn.checked, k, fields, deadline)
         parties.append(Party(k, seat, owner, signed(context, task), None))
     with book.transaction():
         book.set_fact(flow.job_id, "draw", _mark(view))
@@ -80,13 +103,13 @@ async def _drawn_parties(context: Context, flow: Flow, view: View) -> list[Party
     return parties
 
 
-def _fields(context: Context, flow: Flow, view: View, drawn: Drawn) -> Asked:
+def _fields(context: Context, flow: Flow, view: View, checked: Sequence[int]) -> Asked:
     posting = view.posting
     spec = context.offer(posting.quote.model_id).spec
     return asked(
         posting.job,
         flow.submission.requests,
-        {number: flow.outputs[number] for number in drawn.checked},
+        {number: flow.outputs[number] for number in checked},
         spec.context,
         spec.end_tokens,
         posting.quote.unit_price,
@@ -95,17 +118,24 @@ def _fields(context: Context, flow: Flow, view: View, drawn: Drawn) -> Asked:
 
 
 def _task(
-    context: Context, flow: Flow, view: View, drawn: Drawn, k: int, fields: Asked, deadline: int
+    context: Context,
+    flow: Flow,
+    view: View,
+    owner: ChecksumAddress,
+    checked: Sequence[int],
+    number: int,
+    fields: Asked,
+    deadline: int,
 ) -> Task:
     requests = flow.submission.requests
-    fee = blurred(fields.fee, flow.secret, k)
+    fee = blurred(fields.fee, flow.secret, number)
     return verification_task(
         flow.secret,
         flow.job_id,
-        k,
-        [(number, requests[number]) for number in drawn.checked],
-        [flow.outputs[number] for number in drawn.checked],
-        drawn.owners[k - 1],
+        number,
+        [(each, requests[each]) for each in checked],
+        [flow.outputs[each] for each in checked],
+        owner,
         view.posting.quote.model_id,
         deadline,
         least_lock(fee, context.terms.kappa_bps),
@@ -118,9 +148,10 @@ async def _persist(context: Context, flow: Flow, party: Party, view: View) -> No
     """Asks one worker again and again: it may be restarting."""
     await asyncio.sleep(_delay(context, flow, party.k, view))
     wait = FIRST_WAIT
-    while time.time() < view.state.deadline:
+    last = asked_until(context, view)
+    while time.time() < last:
         try:
-            commitment = await _ask(context, party, view)
+            commitment = await _ask(context, party, view, last)
         except VeriLLMError as error:
             extra = {"job": flow.job_id, "worker": party.owner, "k": party.k, "error": str(error)}
             log.warning("verifier_failed", extra=extra)
@@ -138,18 +169,18 @@ def _delay(context: Context, flow: Flow, k: int, view: View) -> float:
 
     From the job's secret: from the task's id its worker could recompute it, and know its role.
     """
-    left = max(0.0, view.state.deadline - time.time())
+    left = max(0.0, asked_until(context, view) - time.time())
     mark = sha256(b"delay" + flow.secret + bytes([k])).digest()
     share = int.from_bytes(mark[:4], "big") / 2**32
     return share * min(context.settings.shuffle_seconds, left / 2)
 
 
-async def _ask(context: Context, party: Party, view: View) -> CommitmentEvent:
+async def _ask(context: Context, party: Party, view: View, last: int) -> CommitmentEvent:
     model_id = view.posting.quote.model_id
     member = await blocking(context.registry.member, model_id, party.owner, party.seat)
     if member is None:
         raise WorkerFailed("this worker has no endpoint on the chain")
-    async with until(view.state.deadline, "the seal"):
+    async with until(last, "the summons"):
         commitment = await commitment_from(context, member.endpoint, party.submission)
     check_commitment(context.identity.domain, party.submission.task, member.keys, commitment)
     return commitment

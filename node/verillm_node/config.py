@@ -121,6 +121,9 @@ class SchedulerSettings:
     max_jobs: int = 64
     patience_seconds: float = 60.0
     """How long a party may fail to open before the bundle goes out without it."""
+    summon_seconds: int = 600
+    """From when on a member of a committee that does not answer is summoned on the chain, after
+    `post`; at most half of the window to seal. From then on its role is public."""
     shuffle_seconds: float = 120.0
     """Verification tasks leave after a random wait of at most this, like requests of their own."""
     dummy_tokens: int = 8

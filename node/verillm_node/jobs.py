@@ -81,6 +81,14 @@ class JobBook:
         row = self._db.one("SELECT wire FROM jobs WHERE job_id = ?", job_id)
         return None if row is None else JobSubmission.from_json(api.loads(bytes(row["wire"])))
 
+    def every_job(self) -> list[tuple[JobId, bytes]]:
+        """All jobs ever taken, the newest first, each with the nonce of its secret."""
+        rows = self._db.all(
+            "SELECT jobs.job_id, nonce FROM jobs JOIN quotes ON quotes.job_id = jobs.job_id"
+            " ORDER BY jobs.created DESC"
+        )
+        return [(JobId(Hash32(bytes(row["job_id"]))), bytes(row["nonce"])) for row in rows]
+
     def state(self, job_id: JobId) -> str | None:
         """`open`, `closed` or `failed`."""
         row = self._db.one("SELECT state FROM jobs WHERE job_id = ?", job_id)

@@ -33,7 +33,7 @@ from verillm.settlement import bond_of, least_lock
 from verillm.signing import job_id as job_id_of, sign, struct_hash
 from verillm.task import derive_secret, draw_commit
 from verillm.types import JobId, ModelId
-from verillm_node import committee, inference, settlement
+from verillm_node import committee, inference, settlement, summons
 from verillm_node.context import Context
 from verillm_node.disguise import FEE_FACTOR, most_lock
 from verillm_node.errors import ContractWallet, Overloaded, Stopped
@@ -264,13 +264,15 @@ class Scheduler:
     def _known(self, flow: Flow, view: View) -> Known:
         parties = self.context.book.parties(flow.job_id)
         inferred = bool(parties) and parties[0].k == 0 and parties[0].commitment is not None
-        verified = False
-        if view.state.status is Status.POSTED:
+        verified = overdue = False
+        if view.state.status in (Status.POSTED, Status.SUMMONED):
             verified = committee.is_complete(self.context, flow, view, parties)
+            overdue = view.now >= committee.asked_until(self.context, view)
         job, quote = flow.submission.job, flow.submission.quote.quote
         return Known(
             inferred=inferred,
             verified=verified,
+            overdue=overdue,
             judged=settlement.judged(self.context, flow, view.state.record) is not None,
             deadline=min(job.deadline, quote.expiry),
         )
@@ -297,7 +299,9 @@ class Scheduler:
     def _steps() -> "dict[Step, Callable[[Context, Flow, View], Coroutine[None, None, None]]]":
         return {
             Step.VERIFY: committee.verify,
+            Step.SUMMON: summons.attend,
             Step.SEAL: settlement.seal,
+            Step.DISMISS: settlement.dismiss,
             Step.REFUND: settlement.refund,
             Step.KEEP: settlement.keep,
             Step.CLAIM: settlement.claim,

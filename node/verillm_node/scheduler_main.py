@@ -15,7 +15,7 @@ from verillm.model import model_id
 from verillm_node import join
 from verillm_node.config import ModelSettings, SchedulerSettings
 from verillm_node.context import Context, Offer
-from verillm_node.daemon import open_chain, open_keys, run_daemon
+from verillm_node.daemon import open_chain, open_keys, repeat, run_daemon
 from verillm_node.http import listen, serve
 from verillm_node.jobs import JobBook
 from verillm_node.keys import KeyPair
@@ -24,12 +24,14 @@ from verillm_node.registry import Registry
 from verillm_node.scheduler import Scheduler
 from verillm_node.scheduler_api import scheduler_app
 from verillm_node.store import Database, OutboxStore, master_secret
+from verillm_node.wages import Contests
 from verillm_node.worker import Identity
 from verillm_node.worker_main import read_spec
 
 log = logging.getLogger(__name__)
 
 OUTBOX_SECONDS = 90.0
+CONTEST_SECONDS = 5.0
 
 
 def make_offer(settings: ModelSettings) -> Offer:
@@ -100,5 +102,8 @@ async def _serve(
         models=tuple(context.offers),
     )
     log.info("serving", extra={"url": context.settings.http.url, "operator": identity.operator})
-    await serve(scheduler_app(scheduler, info), listener, stop)
+    contests = Contests(context.chain, identity.operator, context.book, master)
+    async with asyncio.TaskGroup() as loops:
+        loops.create_task(repeat(CONTEST_SECONDS, contests.round, stop))
+        loops.create_task(serve(scheduler_app(scheduler, info), listener, stop))
     await context.link.close()

@@ -19,7 +19,9 @@ class Step(StrEnum):
     INFER = "infer"
     POST = "post"
     VERIFY = "verify"
+    SUMMON = "summon"
     SEAL = "seal"
+    DISMISS = "dismiss"
     REFUND = "refund"
     JUDGE = "judge"
     CLAIM = "claim"
@@ -43,6 +45,8 @@ class Known:
     """The inferencer's commitment is here."""
     verified: bool
     """The committee's commitments are here, for the draw that the chain has now."""
+    overdue: bool
+    """Some of the committee had its time over HTTP."""
     judged: bool
     """The bundle is written and its verdict known."""
     deadline: int
@@ -70,10 +74,8 @@ def next_step(known: Known, seen: Seen) -> Step:
     match seen.status:
         case Status.NONE:
             return _unposted(known, seen.now)
-        case Status.POSTED:
-            if late:
-                return Step.REFUND
-            return Step.SEAL if known.verified else Step.VERIFY
+        case Status.POSTED | Status.SUMMONED:
+            return _unsealed(known, late, seen.status is Status.SUMMONED)
         case Status.SEALED:
             # A claim is still possible after the deadline, as long as nobody has challenged.
             return Step.CLAIM if known.judged else Step.JUDGE
@@ -97,6 +99,14 @@ def _claimed(seen: Seen, late: bool) -> Step:
             return Step.CLOSE
         case _:
             return Step.WAIT
+
+
+def _unsealed(known: Known, late: bool, summoned: bool) -> Step:
+    if late:
+        return Step.DISMISS if summoned else Step.REFUND
+    if known.verified:
+        return Step.SEAL
+    return Step.SUMMON if summoned or known.overdue else Step.VERIFY
 
 
 def _is_fading(seen: Seen) -> bool:

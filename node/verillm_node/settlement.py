@@ -18,6 +18,7 @@ from verillm.task import inner_hash
 from verillm.types import Hash32, Outcome, Reason
 from verillm.verdict import Verdict, paid_mask
 from verillm_node.bundle import collect, make_bundle, wanted_openings
+from verillm_node.committee import checked_requests
 from verillm_node.context import Context
 from verillm_node.defend import (
     ATTESTED,
@@ -56,19 +57,24 @@ async def seal(context: Context, flow: Flow, view: View) -> None:
     if len(commitments) != len(parties):
         raise LookupError("not every party has committed")
     first, *rest = commitments
-    call = context.chain.calls.seal(
-        view.posting,
-        flow.secret,
-        first.inner,
-        [inner_hash(each.inner) for each in rest],
-        [each.signature for each in rest],
-    )
+    inners = [inner_hash(each.inner) for each in rest]
+    signatures = [each.signature for each in rest]
+    if view.state.status is Status.SUMMONED:
+        call = context.chain.calls.seal_summoned(view.posting, first.inner, inners, signatures)
+    else:
+        call = context.chain.calls.seal(view.posting, flow.secret, first.inner, inners, signatures)
     await context.transact(flow.job_id, call, lambda: _reached(context, flow, Status.SEALED))
 
 
 async def refund(context: Context, flow: Flow, view: View) -> None:
     """Ends a job that was not sealed in time; the client gets its escrow back."""
     call = context.chain.calls.refund(view.posting)
+    await context.transact(flow.job_id, call, lambda: _reached(context, flow, Status.FINAL))
+
+
+async def dismiss(context: Context, flow: Flow, view: View) -> None:
+    """Ends a job that was summoned and not sealed in time; the client gets its escrow back."""
+    call = context.chain.calls.dismiss(view.posting)
     await context.transact(flow.job_id, call, lambda: _reached(context, flow, Status.FINAL))
 
 
@@ -153,17 +159,12 @@ async def judge_job(context: Context, flow: Flow, view: View, beacon_lost: bool)
 
 async def _write_bundle(context: Context, flow: Flow, view: View, beacon: Hash32) -> bytes:
     spec = context.offer(view.posting.quote.model_id).spec
-    checked = _checked_requests(context, flow)
+    checked = checked_requests(context, flow)
     wanted = wanted_openings(flow, view, spec, checked, beacon)
     parties = await collect(context, flow, view, wanted)
     data: bytes = await blocking(encode_bundle, make_bundle(flow, view, checked, parties))
     await blocking(write_atomically, context.bundle_path(flow.job_id), data)
     return data
-
-
-def _checked_requests(context: Context, flow: Flow) -> tuple[int, ...]:
-    packed = context.book.fact(flow.job_id, "checked") or b""
-    return tuple(int.from_bytes(packed[at : at + 2], "big") for at in range(0, len(packed), 2))
 
 
 async def _attestations(

@@ -65,6 +65,25 @@ class TaskBook:
             time.time(),
         )
 
+    def reopened(self, submission: TaskSubmission, task_hash: Hash32) -> None:
+        """Writes the intent to run a task in place of whatever came under its id."""
+        with self._db.transaction():
+            self._db.run("DELETE FROM tasks WHERE task_id = ?", submission.task.task_id)
+            self.open(submission, task_hash)
+
+    def unposted(self, now: int, grace: int, span: int) -> list[TaskRecord]:
+        """Committed tasks that the chain does not show, since `grace` after their deadline."""
+        rows = self._db.all(
+            "SELECT * FROM tasks WHERE state = ? AND released = 0"
+            " AND deadline + ? <= ? AND deadline + ? > ?",
+            TaskState.COMMITTED,
+            grace,
+            now,
+            grace + span,
+            now,
+        )
+        return [_record(dict(row)) for row in rows]
+
     def find(self, task_id: TaskId) -> TaskRecord | None:
         """A task by its id."""
         row = self._db.one("SELECT * FROM tasks WHERE task_id = ?", task_id)

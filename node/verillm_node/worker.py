@@ -85,6 +85,7 @@ class Worker:
         self._engine, self._book, self._traces = engine, book, traces
         self._group, self._max_tasks = group, max_tasks
         self._running: dict[TaskId, Feed[TaskEvent]] = {}
+        self._patient: set[TaskId] = set()
         self._opening = threading.Lock()
         self._open: OrderedDict[TaskId, CommittedTrace] = OrderedDict()
 
@@ -116,6 +117,26 @@ class Worker:
         check_standing(submission, self.identity.domain, standing, pending)
         self._book.open(submission, task_hash(task))
         return self._start(task)
+
+    def summoned(self, submission: TaskSubmission) -> Feed[TaskEvent]:
+        """The stream of a task that the chain wants answered, whatever its deadline.
+
+        What was taken under its id before is void: nobody else can seal it any more.
+        """
+        task = submission.task
+        self._patient.add(task.task_id)
+        if task.task_id in self._running:
+            return self._running[task.task_id]
+        record = self._book.find(task.task_id)
+        if record is not None and record.task_hash == task_hash(task):
+            return self.stream(record)
+        check_task(task, self.serving)
+        self._book.reopened(submission, task_hash(task))
+        return self._start(task)
+
+    def outputs(self, task_id: TaskId) -> list[tuple[int, ...]]:
+        """The new tokens of a committed task, by item; raises `NotFound`."""
+        return [item.output for item in self._trace(task_id).items]
 
     def resume(self, now: int) -> None:
         """Goes on with what a crash interrupted: runs it again, or lets go of what is too late."""
@@ -188,8 +209,8 @@ class Worker:
 
     async def _finished(self, future: Future[Trace], task: Task) -> Trace:
         waiter = asyncio.wrap_future(future)
-        left = task.deadline - time.time()
-        done, _ = await asyncio.wait({waiter}, timeout=max(left, 0))
+        left = None if task.task_id in self._patient else max(task.deadline - time.time(), 0)
+        done, _ = await asyncio.wait({waiter}, timeout=left)
         if not done:
             raise DeadlinePassedError(task.deadline)
         if waiter.cancelled():

@@ -19,6 +19,7 @@ from verillm.head import HeadRows
 from verillm.model import ModelSpec, model_id, spec_from_json
 from verillm_node import join
 from verillm_node.admission import Serving, Standing
+from verillm_node.answer import Answering
 from verillm_node.api import worker_app
 from verillm_node.attest import Attester
 from verillm_node.config import EngineSettings, WorkerSettings
@@ -36,6 +37,7 @@ from verillm_node.store import Database, Traces
 from verillm_node.tasks import TaskBook, TaskRecord
 from verillm_node.threads import blocking
 from verillm_node.view import look
+from verillm_node.wages import Wages
 from verillm_node.worker import Identity, Worker
 
 log = logging.getLogger(__name__)
@@ -179,6 +181,9 @@ async def _serve(
     watch = Watch(chain, spec, worker, book, registry, link, head, terms.forced_every)
 
     reverifier = Reverifier(chain, spec, worker, book, head)
+    answering = Answering(chain, worker)
+    seats = await blocking(join.held_seats, chain, model_id(spec), identity.operator)
+    wages = Wages(chain, terms, worker, book, tuple(seats))
 
     async def see() -> None:
         await blocking(follower.poll)
@@ -196,6 +201,8 @@ async def _serve(
         if settings.watch:
             loops.create_task(repeat(settings.watch_seconds, watch.round, stop))
             loops.create_task(repeat(settings.watch_seconds, reverifier.round, stop))
+            loops.create_task(repeat(settings.watch_seconds, answering.round, stop))
+            loops.create_task(repeat(settings.watch_seconds, wages.round, stop))
         loops.create_task(serve(app, listener, stop))
     await link.close()
 

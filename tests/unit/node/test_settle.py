@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -6,10 +7,11 @@ from verillm.chain.contract import Status
 from verillm_node.settle import KEEP_BELOW, Known, Seen, Step, next_step
 
 DEADLINE, UNTIL = 1_000, 2_000
-NOTHING = Known(inferred=False, verified=False, judged=False, deadline=DEADLINE)
-INFERRED = Known(inferred=True, verified=False, judged=False, deadline=DEADLINE)
-VERIFIED = Known(inferred=True, verified=True, judged=False, deadline=DEADLINE)
-JUDGED = Known(inferred=True, verified=True, judged=True, deadline=DEADLINE)
+NOTHING = Known(inferred=False, verified=False, overdue=False, judged=False, deadline=DEADLINE)
+INFERRED = Known(inferred=True, verified=False, overdue=False, judged=False, deadline=DEADLINE)
+OVERDUE = replace(INFERRED, overdue=True)
+VERIFIED = Known(inferred=True, verified=True, overdue=True, judged=False, deadline=DEADLINE)
+JUDGED = Known(inferred=True, verified=True, overdue=True, judged=True, deadline=DEADLINE)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,12 @@ JUDGED = Known(inferred=True, verified=True, judged=True, deadline=DEADLINE)
         (INFERRED, Status.NONE, DEADLINE, Step.GIVE_UP),
         (INFERRED, Status.POSTED, UNTIL - 1, Step.VERIFY),
         (VERIFIED, Status.POSTED, UNTIL - 1, Step.SEAL),
+        (OVERDUE, Status.POSTED, UNTIL - 1, Step.SUMMON),
         (INFERRED, Status.POSTED, UNTIL, Step.REFUND),
+        (INFERRED, Status.SUMMONED, UNTIL - 1, Step.SUMMON),
+        (VERIFIED, Status.SUMMONED, UNTIL - 1, Step.SEAL),
+        (VERIFIED, Status.SUMMONED, UNTIL, Step.DISMISS),
+        (OVERDUE, Status.SUMMONED, UNTIL, Step.DISMISS),
         (VERIFIED, Status.POSTED, UNTIL, Step.REFUND),
         (VERIFIED, Status.SEALED, UNTIL - 1, Step.JUDGE),
         (JUDGED, Status.SEALED, UNTIL - 1, Step.CLAIM),
@@ -66,8 +73,8 @@ def test_a_beacon_is_kept_before_the_chain_forgets_it(status: Status) -> None:
 
 def test_every_state_of_store_and_chain_has_a_step() -> None:
     bools = (False, True)
-    for inferred, verified, judged in itertools.product(bools, bools, bools):
-        known = Known(inferred, verified, judged, DEADLINE)
+    for flags in itertools.product(bools, repeat=4):
+        known = Known(*flags, DEADLINE)
         for status, now in itertools.product(Status, (0, DEADLINE, UNTIL)):
             assert next_step(known, Seen(status, UNTIL, now)) in Step
 
