@@ -11,7 +11,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 ARTIFACTS = ROOT / "artifacts" / "hardhat" / "contracts" / "src"
 TARGET = ROOT / "verillm" / "chain" / "abi"
-CONTRACTS = ("VeriLLM", "Recourse", "Summons", "Wages", "Appeals", "Adjudicator", "Prover", "DevToken")
+CONTRACTS = (
+    "VeriLLM",
+    "Recourse",
+    "Summons",
+    "Wages",
+    "Appeals",
+    "Adjudicator",
+    "Prover",
+    "DevToken",
+)
 
 
 def exported(name: str) -> str:

@@ -107,8 +107,11 @@ class Parameters:
         """Seconds from a job's signature to its end at the latest, as the contract counts them."""
         claim = self.claim_window + self.dispute_window
         claims = claim + MAX_DEMANDS * (claim + self.opening_window)
+        summonses = 4 * self.opening_window + self.seal_window
         public_round = 3 * self.opening_window + 2 * self.dispute_window
-        return self.job_window + self.seal_window + claims + public_round
+        appeal = 7 * self.opening_window
+        path = self.job_window + self.seal_window + summonses + claims
+        return path + public_round + appeal
 
 
 def override(parameters: Parameters, values: Mapping[str, float]) -> Parameters:

@@ -22,7 +22,8 @@ from verillm.types import Outcome, Reason
 
 TERMS = Terms(15_000, 7_000, 2_000, 1_000, caller_fee=3, claim_bond=500, challenge_bond=901)
 AMOUNT = st.integers(0, 2**90)
-SEALED = [way for way in Way if way not in (Way.UNSEALED, Way.AT_SCHEDULER)]
+_OTHERS = (Way.UNSEALED, Way.AT_SCHEDULER, Way.DISMISSED)
+SEALED = [way for way in Way if way not in _OTHERS]
 VERDICTS = [Outcome.ACCEPT, Outcome.REFUND, Outcome.SLASH, Outcome.INCONCLUSIVE]
 
 
@@ -63,6 +64,9 @@ def any_end(draw: st.DrawFn) -> tuple[Terms, Stakes, Ending]:
     locks = tuple(draw(st.lists(st.integers(0, lock), min_size=1, max_size=7)))
     lost = draw(st.frozensets(st.integers(0, len(locks))))
     unpaid = draw(st.frozensets(st.integers(1, len(locks))))
+    if draw(st.booleans()):
+        ending = Ending(Outcome.REFUND, Way.DISMISSED, lost, unpaid)
+        return terms, Stakes(max_fee, 0, lock, bond, locks), ending
     bonded, forced = draw(st.booleans()), draw(st.booleans())
     way, outcome = draw(st.sampled_from(SEALED)), draw(st.sampled_from(VERDICTS))
     if draw(st.booleans()):
@@ -184,6 +188,17 @@ def test_unsealed_refunds_and_pays_the_worker_from_the_bond() -> None:
     result = settle(TERMS, held, Ending(Outcome.REFUND, Way.UNSEALED))
     assert (result.client, result.inferencer) == (1_003, 702)
     assert (result.scheduler, result.burnt) == (-held.bond, held.bond - 702)
+
+
+def test_dismissed_pays_who_answered_and_burns_the_locks_of_the_silent() -> None:
+    held = Stakes(1_003, 0, 1_505, bond_of(1_505, 1_003), (1_505, 1_505, 0))
+    ending = Ending(Outcome.REFUND, Way.DISMISSED, frozenset({2}), frozenset({3}))
+    result = settle(TERMS, held, ending)
+    assert (result.client, result.inferencer) == (1_003, 702)
+    assert result.committee == (66, -1_505, 0)
+    assert result.burnt == held.bond - 702 - 66 + 1_505
+    with pytest.raises(InputError):
+        settle(TERMS, held, Ending(Outcome.ACCEPT, Way.DISMISSED))
 
 
 TOKENS = Claim(Outcome.SLASH, Reason.MARGIN_MAX)
