@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.chain.conftest import Net
 from tests.chain.world import Operator, Running, World
 from verillm.api import CommitmentEvent, TaskSubmission
 from verillm.chain.beacon import beacon
@@ -44,10 +45,18 @@ UNCLAIMED = Claiming(ZERO_ADDRESS, Outcome.NONE, Reason.NONE, 0, ZERO, ZERO)
 UNSEALED = Sealing(ZERO, ZERO, Inner(ZERO, ZERO, 0, 0, 0), 0, 0, ())
 
 
+@pytest.fixture(scope="module")
+def furnished(deployed: Net) -> Iterator[World]:
+    snapshot = deployed.rpc("evm_snapshot")
+    yield World(deployed)
+    assert deployed.rpc("evm_revert", snapshot)
+
+
 @pytest.fixture
 def world(furnished: World) -> Iterator[World]:
-    with furnished.net.undone():
-        yield furnished
+    snapshot = furnished.net.rpc("evm_snapshot")
+    yield furnished
+    assert furnished.net.rpc("evm_revert", snapshot)
 
 
 @dataclass(frozen=True)
