@@ -109,14 +109,14 @@ class Town:
 
 
 @contextlib.contextmanager
-def town(folder: Path, cheater: int = 0, workers: int = 4) -> Iterator[Town]:
+def town(folder: Path, cheater: int = 0, workers: int = 4, terms: Config = TERMS) -> Iterator[Town]:
     said = io.StringIO()
     plan = Plan(
         folder=folder,
         engine="tiny",
         workers=workers,
         cheater=cheater,
-        terms=TERMS,
+        terms=terms,
         stall_seconds=5.0,
         patience_seconds=10.0,
     )

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from verillm.chain.events import Burnt, Paid, Slashed
+from verillm.chain.events import Answered, Burnt, Convened, Paid, Replaced, Slashed
 from verillm.records import Posting
 from verillm.settlement import Ending, Settlement, Stakes, Terms, Way, settle
 from verillm.types import ChecksumAddress
@@ -52,6 +52,8 @@ def _expected(facts: Facts) -> Moved | None:
     finalized, posting, sealing = facts.history.finalized, facts.posting, facts.sealing
     if finalized is None or facts.history.challenged is not None or facts.ender is None:
         return None
+    if sealing is None and facts.history.first(Convened) is not None:
+        return None  # locks of who was summoned are in no event
     fee, locks = (0, ()) if sealing is None else (sealing.fee, sealing.locks)
     stakes = Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
     way, unpaid = Way.LOST, frozenset[int]()
@@ -90,4 +92,22 @@ def _by_account(facts: Facts, posting: Posting, shares: Settlement) -> Moved:
     owners = () if facts.sealing is None else facts.sealing.owners
     for owner, part in zip(owners, shares.committee, strict=False):
         sums[owner] += part
-    return Moved({account: net for account, net in sums.items() if net}, shares.burnt)
+    burnt = shares.burnt + _summoned(facts, posting, sums)
+    return Moved({account: net for account, net in sums.items() if net}, burnt)
+
+
+def _summoned(facts: Facts, posting: Posting, sums: Counter[ChecksumAddress]) -> int:
+    """Adds what answers paid and silence cost, apart from how the job ended; what was burnt."""
+    history, fee, burnt = facts.history, facts.config.answer_fee, 0
+    for answered in history.all(Answered):
+        sums[answered.event.owner] += fee
+        sums[posting.quote.scheduler] -= fee
+    slashed = {(at.transaction, at.event.operator): at.event.amount for at in history.all(Slashed)}
+    for replaced in history.all(Replaced):
+        owner = replaced.event.owner
+        lock = slashed.get((replaced.transaction, owner), 0)
+        if lock > posting.lock:
+            raise InconsistentChain(f"{owner} lost more than the job's lock by its silence")
+        sums[owner] -= lock
+        burnt += lock
+    return burnt

@@ -1,7 +1,7 @@
 """The contract's events as data, and a job's history on chain."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -547,10 +547,15 @@ class JobHistory:
 
 @cache
 def _by_topic() -> dict[bytes, tuple[artifacts.Entry, type[Any]]]:
-    kinds = {kind.__name__: kind for kind in EVENTS}
+    """By name and fields: a summons and an appeal each convene a committee, with other words."""
+    kinds = {(kind.__name__, frozenset(f.name for f in fields(kind))): kind for kind in EVENTS}
     entries = artifacts.events("Adjudicator") | artifacts.events("VeriLLM")
-    found = {topic: entry for topic, entry in entries.items() if entry.name in kinds}
-    return {topic: (entry, kinds[entry.name]) for topic, entry in found.items()}
+    found = {}
+    for topic, entry in entries.items():
+        kind = kinds.get((entry.name, frozenset(map(_name, entry.inputs))))
+        if kind is not None:
+            found[topic] = (entry, kind)
+    return found
 
 
 def topic_of(kind: type[Any]) -> Hash32:
