@@ -71,7 +71,7 @@ contract SilenceTest is Test {
             _people.refund(n);
             _people.dismiss(n);
         }
-        for (uint256 n = 0; n < 40; ++n) {
+        for (uint256 n = 0; n < 80; ++n) {
             _people.wait_(40 minutes);
         }
         for (uint256 n = 0; n < 8; ++n) {
