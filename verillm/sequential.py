@@ -102,7 +102,7 @@ def fit(
 
     `closeness`: ascending distances between a token and its best rival. Nearer than the first of
     them either may win and nothing is said. Else a bin compares how often the token loses, given
-    the distance: honest losses are raised by a standard error and half a token, a cheat's mixed
+    the distance: honest losses are raised by three standard errors, a cheat's mixed
     with a tenth of the honest ones and never below them, so that no bin says more than was seen.
     """
     bounds = tuple(closeness)
@@ -145,8 +145,8 @@ def _losses(leads: Sequence[int], bounds: tuple[int, ...]) -> list[tuple[int, in
 
 
 def _at_most(lost: int, count: int) -> float:
-    """How often tokens lose, a standard error and half a token raised; never over half."""
-    return min(0.5, (lost + math.sqrt(lost) + 0.5) / (count + 1))
+    """How often tokens lose, three standard errors and a token raised; never over half."""
+    return min(0.5, (lost + 3 * math.sqrt(lost) + 1) / (count + 1))
 
 
 def _log_sum(logs: tuple[float, ...]) -> float:

@@ -82,8 +82,8 @@ def leads(losses: dict[int, float], count: int, seed: int) -> list[int]:
 
 
 def test_fitting_comparesWhoWinsNearTies_givenHowNearTheyAre() -> None:
-    honest = leads({5_000: 0.5, 50_000: 0.1, 500_000: 0.01}, 20_000, 5)
-    cheat = leads({5_000: 0.5, 50_000: 0.3, 500_000: 0.04}, 20_000, 6)
+    honest = leads({5_000: 0.5, 50_000: 0.1, 500_000: 0.01}, 200_000, 5)
+    cheat = leads({5_000: 0.5, 50_000: 0.3, 500_000: 0.04}, 200_000, 6)
     fitted = fit(honest, {"cheat": cheat}, CLOSENESS).ratios["cheat"]
     far, near, nothing, *won = fitted
     assert far == pytest.approx(math.log((0.9 * 0.04 + 0.001) / 0.01), abs=0.2)
