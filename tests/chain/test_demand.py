@@ -1,9 +1,11 @@
 """A bundle that is demanded on chain: served chunk by chunk and read back, or the claim is void."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from eth_account import Account
 
 from tests.chain.conftest import Net
 from tests.chain.world import Running, World
@@ -14,6 +16,7 @@ from verillm.errors import InputError
 from verillm.types import Hash32, Outcome
 from verillm_node.rounds import due_chunks
 from verillm_node.view import look
+from verillm_verifier.cli import main
 from verillm_verifier.demand import demand, served
 from verillm_verifier.facts import Facts, check, read
 
@@ -96,3 +99,25 @@ def test_power_a_damaged_chunk_is_refused(world: Holder, run: Running, tmp_path:
     wrong = due_chunks(chain.calls, view, DATA[:-1] + b"!")[-1]
     with pytest.raises(Exception, match="ChunkInvalid"):
         chain.send(wrong)
+
+
+def test_the_command_line_demands_a_bundle_and_saves_what_was_served(
+    world: Holder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = world.claim(world.seal(world.post()))
+    addresses, key = tmp_path / "deployment.json", tmp_path / "key.json"
+    world.net.deployment.save(addresses)
+    key.write_text(json.dumps(Account.encrypt(world.auditor.account.key, "", iterations=2)))
+    key.chmod(0o600)
+    job = world.id_of(run).hex()
+    where = ["--rpc", world.net.anvil.url, "--deployment", str(addresses), "--json"]
+    assert main(["demand", job, *where]) == 3  # without a key
+    capsys.readouterr()
+    assert main(["demand", job, *where, "--key", str(key)]) == 0
+    assert "demanded" in json.loads(capsys.readouterr().out)
+    chain = world.chain(world.scheduler.account)
+    for call in due_chunks(chain.calls, look(chain, world.id_of(run)), DATA):
+        chain.send(call)
+    out = tmp_path / "bundle"
+    assert main(["demand", job, *where, "--out", str(out)]) == 0
+    assert out.read_bytes() == DATA

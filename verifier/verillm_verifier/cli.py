@@ -256,12 +256,12 @@ def _prove(options: argparse.Namespace) -> int:
 
 
 def _demand(options: argparse.Namespace) -> int:
-    chain = _chain(options)
+    chain = _chain(options, _account(options) if options.key else None)
     try:
         facts = read(chain, find_job(chain, options.job))
         found = served(chain, facts)
         if found is None:
-            chain = chain.with_account(_account(options))
+            _account(options)  # says what is missing, before anything is sent
             mined = demand(chain, facts)
             said = {"demanded": to_hex(mined.transaction)}
         else:
