@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -26,11 +25,18 @@ STEPS, SECONDS = 60, 8
 
 
 @dataclass(frozen=True)
+class Named:
+    """Of a task, all that is asked for here."""
+
+    task_id: TaskId
+
+
+@dataclass(frozen=True)
 class Known:
     """A sealed task as a worker's book has it."""
 
     party: int
-    task: Any
+    task: Named
 
 
 @dataclass
@@ -88,7 +94,7 @@ def nodes(world: AppealWorld, run: Running, awake: set[str]) -> list[Reverifier]
         known = []
         if (party := parties.get(operator.address)) is not None:
             committed = world.runs[run.task.task_id][party]
-            known = [Known(party, Task(committed.commitment.task_id, *[None] * 6))]  # type: ignore[list-item]
+            known = [Known(party, Named(committed.commitment.task_id))]
         runner = Runner(world, run, operator)
         chain = world.chain(operator.account)
         found.append(Reverifier(chain, world.spec, runner, Books(known), None))  # type: ignore[arg-type]
