@@ -10,12 +10,15 @@ from tests.chain.conftest import Net
 from tests.chain.rounds import widened
 from tests.unit.verillm.builders import SPEC
 from verillm.appeal import appeal_draw, holds, inferencer_task, size_of
-from verillm.chain.appeals import AppealPhase, ContentSupplied
+from verillm.chain.appeals import AppealPhase, ContentSupplied, Convened
 from verillm.chain.contract import Status
-from verillm.chain.events import job_history
+from verillm.chain.events import JobHistory, job_history
 from verillm.draw import draw_seats
 from verillm.errors import TransactionFailed
 from verillm.types import Outcome, Reason
+from verillm_verifier import facts
+from verillm_verifier.audit import reverified
+from verillm_verifier.errors import InconsistentChain
 
 ONE = replace(widened(SPEC, hidden=64, slice_dims=32, depth=24), committee=1)
 
@@ -99,3 +102,36 @@ def test_a_text_that_nobody_asked_for_is_refused(world: AppealWorld) -> None:
     false = replace(content, output=content.output[:-4] + b"\0\0\0\x63")
     with pytest.raises(TransactionFailed, match="ContentInvalid"):
         world.send(world.auditor.account, world.calls.reverify(*world.record(run), [false]))
+
+
+def test_an_audit_finds_the_new_committee_and_its_verdict_again(world: AppealWorld) -> None:
+    world.wrong = frozenset({0, 1})
+    run = world.claim(world.seal(world.post(1)), paid=1)
+    chain, job = world.chain(world.client), world.id_of(run)
+    world.reverify(run)
+    assert facts.status_by_events(facts.read(chain, job)) is Status.REVERIFYING
+    world.net.pass_time(1)
+    made = world.recommit(run, world.convene(run))
+    world.net.pass_time(1)
+    world.open(run, world.start(run, made))
+    world.conclude(run)
+    known = facts.read(chain, job)
+    facts.check(known)
+    found = reverified(known)
+    assert found is not None
+    assert found.outcome is Outcome.SLASH
+    false = replace(known, history=_with_another_member(known))
+    with pytest.raises(InconsistentChain, match="new committee is drawn"):
+        facts.check(false)
+
+
+def _with_another_member(known: facts.Facts) -> JobHistory:
+    history = known.history
+    events = []
+    for at in history.events:
+        if isinstance(at.event, Convened):
+            first, *rest = at.event.committee
+            other = replace(first, owner=known.posting.worker)
+            at = replace(at, event=replace(at.event, committee=(other, *rest)))
+        events.append(at)
+    return JobHistory(history.job_id, tuple(events))

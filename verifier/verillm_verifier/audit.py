@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import Final
 
+from verillm.chain.appeals import TokensRejected
 from verillm.chain.contract import Status
 from verillm.codec import bundle_hash, decode_bundle
 from verillm.errors import EvidenceError, MalformedError, SignatureError
@@ -17,7 +18,7 @@ from verillm.signing import Signed, recover
 from verillm.task import Commitment, inner_hash, task_id
 from verillm.tokens import Head
 from verillm.types import ChecksumAddress, Hash32, Outcome, Reason
-from verillm.verdict import Verdict, judge, paid_mask, refused
+from verillm.verdict import Verdict, judge, paid_mask, quorum, refused
 from verillm_verifier.facts import Draws, Facts, check
 from verillm_verifier.opinion import Opinion
 from verillm_verifier.round import silent, verdict_of
@@ -147,6 +148,8 @@ def misnames_paid(facts: Facts, evidence: Evidence | None, verdict: Verdict) -> 
     claiming = facts.claiming
     if claiming is None or evidence is None or facts.history.challenged is not None:
         return False
+    if facts.second is not None:
+        return False
     return claiming.paid != paid_mask(verdict)
 
 
@@ -160,7 +163,7 @@ def _judged(
     facts: Facts, sealing: Sealing, raw: bytes | None, head: Head | None, missing: str
 ) -> tuple[Bundle | None, Evidence | None, Verdict]:
     """The bundle and the evidence as far as they go, and the verdict that they lead to."""
-    public = _public(facts)
+    public, final = _public(facts), reverified(facts)
     bundle = evidence = None
     try:
         bundle = open_bundle(facts, raw, missing)
@@ -173,7 +176,26 @@ def _judged(
         verdict = refused(error)
     if public is not None and not public.accepted:
         verdict = public
-    return bundle, evidence, verdict
+    return bundle, evidence, verdict if final is None else final
+
+
+def reverified(facts: Facts) -> Verdict | None:
+    """What a re-verification's committee says, which is final: its sums and its words on tokens.
+
+    None where there was none, or it said nothing: then the job ends as if it had not been.
+    """
+    if facts.second is None or facts.state.status is not Status.FINAL:
+        return None
+    verdict = verdict_of(facts, facts.second)
+    if verdict.outcome not in (Outcome.SLASH, Outcome.REFUND):
+        size = facts.second.committee
+        words = {each.event.index: each.event.reason for each in facts.history.all(TokensRejected)}
+        mismatched = sum(facts.second.round.mismatched >> k & 1 for k in range(1, size + 1))
+        if len(words) >= quorum(size):
+            verdict = replace(verdict, outcome=Outcome.REFUND, reason=words[min(words)])
+        elif verdict.reason is Reason.TASK_MISMATCH and mismatched >= quorum(size):
+            verdict = replace(verdict, outcome=Outcome.REFUND, reason=Reason.OUTPUT_MISMATCH)
+    return None if verdict.outcome is Outcome.INCONCLUSIVE else verdict
 
 
 def _public(facts: Facts) -> Verdict | None:

@@ -11,14 +11,23 @@ from typing import Any, Final
 
 from eth_utils.address import is_address, to_checksum_address
 
-from verillm.chain import events, rpc
+from verillm.appeal import (
+    Content,
+    appeal_draw,
+    holds,
+    inferencer_task,
+    second_claiming,
+    second_sealing,
+    size_of,
+)
+from verillm.chain import appeals, events, rpc
 from verillm.chain.contract import Chain, JobState, Status
 from verillm.chain.deployment import ZERO_ADDRESS, Config
 from verillm.chain.events import At, BeaconKept, JobHistory
 from verillm.draw import checked_requests, draw, draw_seats, position_seed
 from verillm.errors import DrawExhausted
 from verillm.model import ModelSpec, model_id
-from verillm.records import Claiming, Posting, Sealing, record_hash
+from verillm.records import Claiming, Member, Posting, Sealing, record_hash
 from verillm.signing import Domain, job_id, struct_hash
 from verillm.task import Commitment, draw_commit, inner_hash, task_id
 from verillm.types import ChecksumAddress, Hash32, JobId, Outcome, Reason
@@ -29,6 +38,8 @@ from verillm_verifier.round import Sums, read_sums
 ZERO: Final = Hash32(bytes(32))
 ATTEMPTS: Final = 5
 """Reads of a job that moves while it is read."""
+SLOTS_MORE: Final = 64
+"""Slots that a model may have got between a job's post and its re-verification."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,8 @@ class Facts:
     """Whether the client is a contract, so that only the chain could check its signature."""
     sums: Sums | None = None
     """The public round of a challenged job."""
+    second: Sums | None = None
+    """The round of a re-verification, over its new committee."""
 
     @property
     def posting(self) -> Posting:
@@ -135,9 +148,22 @@ def _read(chain: Chain, history: JobHistory, state: JobState) -> Facts:
     seen.beacons.update((number, chain.block(number).hash) for number in blocks)
     for kept in events.stream(chain, (BeaconKept,)):
         _check_kept(kept.event, seen.beacons)
-    if history.challenged is None:
-        return seen
-    return replace(seen, sums=read_sums(chain, round_record(seen), seen.spec.committee))
+    if history.challenged is not None:
+        sums = read_sums(chain, round_record(seen), seen.spec.committee)
+        seen = replace(seen, sums=sums)
+    if (record := second_record(seen)) is not None:
+        second = read_sums(chain, record, size_of(seen.spec.committee))
+        seen = replace(seen, second=second)
+    return seen
+
+
+def second_record(facts: Facts) -> Hash32 | None:
+    """The record that a re-verification's round runs over, if one was started."""
+    started = facts.history.first(appeals.RoundStarted)
+    if started is None:
+        return None
+    event = started.event
+    return record_hash(facts.posting, event.sealing, second_claiming(event.beacon))
 
 
 def round_record(facts: Facts) -> Hash32:
@@ -188,13 +214,13 @@ def check(facts: Facts) -> Draws | None:
 
     InconsistentChain names the first fact that cannot be.
     """
-    for fact, holds in (*_posted(facts), *_placed(facts), *_state(facts)):
-        _demand(fact, holds())
+    for fact, true in (*_posted(facts), *_placed(facts), *_state(facts)):
+        _demand(fact, true())
     sealing = facts.sealing
     if sealing is None:
         return None
-    for fact, holds in (*_sealed(facts, sealing), *_claimed(facts)):
-        _demand(fact, holds())
+    for fact, true in (*_sealed(facts, sealing), *_claimed(facts), *_appealed(facts, sealing)):
+        _demand(fact, true())
     return redraw(facts, sealing)
 
 
@@ -274,6 +300,7 @@ def status_by_events(facts: Facts) -> Status:
     history = facts.history
     ordered = (
         (history.finalized, Status.FINAL),
+        (history.first(appeals.ReverificationAsked), Status.REVERIFYING),
         (history.judged, Status.JUDGED),
         (history.challenged, Status.CHALLENGED),
         (_demanded(history), Status.DEMANDED),
@@ -365,6 +392,90 @@ def _replaced(
         _demand("who replaced it is the next of the stream", place == successor)
         committee[event.index] = successor
     return tuple(committee)
+
+
+def _appealed(facts: Facts, sealing: Sealing) -> Iterable[Check]:
+    """What a re-verification says of itself, held against the job and its own events."""
+    supplied = [each.event for each in facts.history.all(appeals.ContentSupplied)]
+    convened = facts.history.first(appeals.Convened)
+    closed, started = (
+        facts.history.first(appeals.CommitsClosed),
+        facts.history.first(appeals.RoundStarted),
+    )
+    checks: list[Check] = [
+        (
+            "the supplied contents are what was asked and answered",
+            lambda: all(_is_content(facts, sealing, each.place, each.content) for each in supplied),
+        )
+    ]
+    if convened is not None:
+        checks.append(("the new committee is drawn from its beacon", lambda: _redrawn(facts)))
+    if started is not None and convened is not None and closed is not None:
+        members = _recommitted(facts, convened.event.committee)
+        expected = second_sealing(sealing, members, closed.block_number)
+        checks.append(
+            (
+                "the second round runs over its commitments",
+                lambda: started.event.sealing == expected,
+            )
+        )
+        checks.append(
+            (
+                "its positions are drawn from the block of the last commitment",
+                lambda: started.event.beacon == closed.block_hash,
+            )
+        )
+    return checks
+
+
+def _is_content(facts: Facts, sealing: Sealing, place: int, content: Content) -> bool:
+    posting = facts.posting
+    seed = draw(sealing.secret, posting.commitment, facts.post_beacon)
+    checked = checked_requests(seed, posting.job.requests, facts.spec.checked_requests)
+    task = inferencer_task(sealing.secret, facts.history.job_id)
+    roots = (posting.job.requests_root, posting.outputs_root)
+    return place < len(checked) and holds(
+        content, *roots, task, checked[place], posting.job.requests
+    )
+
+
+def _redrawn(facts: Facts) -> bool:
+    """Whether seats and owners follow from the block that completed the contents.
+
+    Of the slots at that time, which no event tells, at least those that were ever taken by then.
+    """
+    complete = facts.history.first(appeals.ContentsComplete)
+    convened = facts.history.first(appeals.Convened)
+    if complete is None or convened is None:
+        return False
+    model, wanted = facts.posting.quote.model_id, size_of(facts.spec.committee)
+    seed = appeal_draw(facts.history.job_id, complete.block_hash)
+    members = [(each.seat, each.owner) for each in convened.event.committee]
+    least = max(facts.posting.slots, *(seat + 1 for seat, _ in members))
+    for slots in range(least, least + SLOTS_MORE):
+        try:
+            drawn = draw_seats(
+                seed,
+                slots,
+                lambda slot: facts.registry.owner_at(model, slot, complete.timestamp),
+                facts.posting.worker,
+                wanted,
+            )
+        except DrawExhausted:
+            continue
+        if list(drawn) == members:
+            return True
+    return False
+
+
+def _recommitted(facts: Facts, committee: Iterable[Member]) -> tuple[Member, ...]:
+    made = {
+        each.event.index: inner_hash(each.event.inner)
+        for each in facts.history.all(appeals.Recommitted)
+    }
+    return tuple(
+        replace(member, inner=made.get(index, ZERO)) for index, member in enumerate(committee)
+    )
 
 
 def redraw(facts: Facts, sealing: Sealing) -> Draws:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from verillm.chain.appeals import ReverificationAsked
 from verillm.chain.events import Answered, Burnt, Convened, Paid, Replaced, Slashed
 from verillm.records import Posting
 from verillm.settlement import Ending, Settlement, Stakes, Terms, Way, settle
@@ -54,6 +55,8 @@ def _expected(facts: Facts) -> Moved | None:
         return None
     if sealing is None and facts.history.first(Convened) is not None:
         return None  # locks of who was summoned are in no event
+    if facts.history.first(ReverificationAsked) is not None:
+        return None
     fee, locks = (0, ()) if sealing is None else (sealing.fee, sealing.locks)
     stakes = Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
     way, unpaid = Way.LOST, frozenset[int]()

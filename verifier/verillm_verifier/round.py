@@ -26,13 +26,14 @@ class Sums:
 
     round: Round
     pairs: Mapping[Pair, PairSums]
+    committee: int
 
 
 def read_sums(chain: Chain, record: Hash32, committee: int) -> Sums:
     """What the contract holds of the round over a record."""
     parties = range(committee + 1)
     pairs = {(a, b): chain.pair_of(record, a, b) for a in parties for b in parties if a < b}
-    return Sums(chain.round_of(record), pairs)
+    return Sums(chain.round_of(record), pairs, committee)
 
 
 def silent(facts: "Facts", sums: Sums) -> frozenset[int]:
@@ -40,7 +41,7 @@ def silent(facts: "Facts", sums: Sums) -> frozenset[int]:
     found = sums.round
     if found.revealed < _expected(facts):
         return frozenset({INFERENCER})
-    parties = range(facts.spec.committee + 1)
+    parties = range(sums.committee + 1)
     return frozenset(k for k in parties if found.served[k] < found.positions)
 
 
@@ -51,7 +52,7 @@ def verdict_of(facts: "Facts", sums: Sums) -> Verdict:
         opened = f"opened {found.served[INFERENCER]} of {found.positions} positions"
         fact = f"{opened}, {found.revealed} of {_expected(facts)} requests revealed"
         return Verdict(Outcome.SLASH, Reason.WITHHELD, details=Details(fact=fact))
-    statuses = [_status(k, found, quiet) for k in range(facts.spec.committee + 1)]
+    statuses = [_status(k, found, quiet) for k in range(sums.committee + 1)]
     compared = [k for k, status in enumerate(statuses) if status is PartyStatus.OPEN]
     pairs = {(a, b): _statistics(sums.pairs[a, b]) for a in compared for b in compared if a < b}
     cells = found.positions * len(facts.spec.profile.layers)

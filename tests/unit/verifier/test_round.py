@@ -37,7 +37,8 @@ def sums(
     pairs = {
         pair: PairSums(each.sum, each.cells, each.over) for pair, each in details.pairs.items()
     }
-    return Sums(Round(job, revealed, positions, 0, mismatched, served), pairs)
+    found = Round(job, revealed, positions, 0, mismatched, served)
+    return Sums(found, pairs, played.spec.committee)
 
 
 def challenged(
