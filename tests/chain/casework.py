@@ -17,8 +17,8 @@ from tests.reference import Network
 from tests.unit.verillm.builders import SPEC, bf16, noisy
 from verillm.chain.calls import Checked, Opening
 from verillm.chain.deployment import ZERO_ADDRESS
-from verillm.codec import bundle_hash
-from verillm.draw import checked_requests, draw, position_seed, positions
+from verillm.codec import CHUNK, bundle_chunks, bundle_hash
+from verillm.draw import checked_requests, draw, is_forced, position_seed, positions
 from verillm.hashing import keccak
 from verillm.model import ModelSpec, model_id
 from verillm.records import Attestation, Claiming, Posting, Sealing, record_hash
@@ -91,12 +91,12 @@ class Case:
     @property
     def bundle(self) -> Hash32:
         """What a claim names its evidence by."""
-        return bundle_hash(self.shown)
+        return bundle_hash(self.evidence)
 
     @property
-    def shown(self) -> bytes:
-        """What stands for its evidence where somebody demands it."""
-        return b"bundle" + self.secret
+    def evidence(self) -> bytes:
+        """What can be demanded of a claim: of one chunk, or of two."""
+        return bytes(CHUNK if self.plan.requests > 2 else 0) + self.secret
 
 
 class Casework:
@@ -231,8 +231,12 @@ class Casework:
         self, case: Case, outcome: Outcome, reason: Reason, signers: Sequence[LocalAccount | None]
     ) -> list[bytes]:
         """One entry a member, empty where nobody signs."""
-        said = Attestation(self.id_of(case), outcome, reason, case.bundle)
+        said = self.attestation(case, outcome, reason)
         return [b"" if who is None else sign(self.domain, said, who) for who in signers]
+
+    def attestation(self, case: Case, outcome: Outcome, reason: Reason) -> Attestation:
+        """A verdict for the committee to sign."""
+        return Attestation(self.id_of(case), outcome, reason, case.bundle)
 
     def record(self, case: Case) -> tuple[Posting, Sealing, Claiming]:
         """What callers of the public round bring; what nobody claimed is empty."""
@@ -250,6 +254,11 @@ class Casework:
         seed = draw(case.secret, posted(case).commitment, sealing.beacon)
         return checked_requests(seed, case.job.requests, self.spec.checked_requests)
 
+    def forced(self, case: Case) -> bool:
+        """Whether the draw demands a public round."""
+        seed = draw(case.secret, posted(case).commitment, sealed(case).beacon)
+        return is_forced(seed, self.reference.config.forced_every)
+
     def lengths(self, case: Case, place: int) -> Checked:
         """The place with the lengths that `reveal` fixes."""
         return Checked(place, len(PROMPT), len(case.plan.output))
@@ -266,6 +275,11 @@ class Casework:
         item = self.checked(case)[place]
         run = case.runs[0]
         return [*self.record(case), place, run.leaves[item], run.items.proof(item)]
+
+    def serve_bundle(self, case: Case, index: int) -> list[Any]:
+        """The arguments of `serve_bundle`."""
+        chunks = bundle_chunks(case.evidence)
+        return [*self.record(case), index, chunks[index], [keccak(chunk) for chunk in chunks]]
 
     def serve(self, case: Case, place: int, index: int, party: int) -> list[Any]:
         """The arguments of `serve`."""

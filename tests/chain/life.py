@@ -239,7 +239,10 @@ class Life(RuleBasedStateMachine):
         ways: dict[Status, Callable[[], tuple[str, tuple[Any, ...]]]] = {
             Status.POSTED: lambda: ("refund", (posted(case),)),
             Status.SEALED: lambda: ("challenge", self.work.record(case)),
-            Status.CLAIMED: lambda: ("finalize", self.work.record(case)),
+            Status.CLAIMED: lambda: (
+                "challenge" if self.work.forced(case) else "finalize",
+                self.work.record(case),
+            ),
             Status.DEMANDED: lambda: ("void_claim", self.work.record(case)),
             Status.CHALLENGED: lambda: ("adjudicate", self.work.record(case)),
             Status.JUDGED: lambda: ("settle", self.work.record(case)),

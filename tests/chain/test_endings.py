@@ -16,9 +16,7 @@ from hypothesis.strategies import DrawFn, booleans, composite, frozensets, integ
 from tests.chain.casework import PRICE, PROMPT, Case, Plan, posted, sealed
 from tests.chain.conftest import Net
 from tests.chain.town import CONFIG, Town, inhabited
-from tests.reference.docket import ATTESTED
 from verillm.chain import events
-from verillm.records import Attestation
 from verillm.settlement import Way
 from verillm.types import Outcome, Reason
 
@@ -101,23 +99,21 @@ def tell(town: Town, story: Story) -> events.Finalized:
         claim(town, case, story)
     if story.way is Way.FINALIZED:
         here.pass_time(CONFIG.dispute_window - 1)
-        return ended(here.must(auditor, "finalize", *work.record(case)).events)
+        said = here.send(auditor, "finalize", *work.record(case))
+        assert (said.error == "RoundForced") is work.forced(case)
+        if said.error is None:
+            return ended(said.events)
     said = here.must(town.operators[1].address, "challenge", *challenge(town, case, story))
     if story.way is Way.LOST:
         return ended(said.events)
     openly(town, case, story.silent)
     here.pass_time(2 * CONFIG.opening_window)
     here.must(auditor, "adjudicate", *work.record(case))
-    if story.late and not story.attested and story.claim[1] not in ATTESTED:
-        word = (Outcome.REFUND, Reason.MARGIN_MEAN)
-        attested = Attestation(work.id_of(case), *word, case.bundle)
-        here.must(
-            town.hot[auditor].address,
-            "attest",
-            *work.record(case),
-            attested,
-            everyone(town, case, *word),
-        )
+    if story.late:
+        word = work.attestation(case, Outcome.REFUND, Reason.LENGTH)
+        signed = everyone(town, case, Outcome.REFUND, Reason.LENGTH)
+        finder = town.hot[town.schedulers[1].address].address
+        here.send(finder, "attest", *work.record(case), word, signed)
     here.pass_time(CONFIG.dispute_window)
     return ended(here.must(auditor, "settle", *work.record(case)).events)
 

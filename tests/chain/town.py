@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from eth_account.signers.local import LocalAccount
 
-from tests.chain.beside import Beside
+from tests.chain.beside import PATIENCE, Beside
 from tests.chain.casework import PRICE, SMALL, Case, Casework, Plan, key, posted, sealed
 from tests.chain.conftest import Net
 from tests.reference.ledger import ENDLESS
@@ -15,6 +15,7 @@ from verillm.chain import events
 from verillm.chain.anvil import dev_account
 from verillm.chain.deploy import deploy
 from verillm.chain.deployment import ZERO_ADDRESS, Config
+from verillm.chain.rpc import HttpProvider
 from verillm.types import ChecksumAddress, Outcome, Reason
 
 CONFIG: Final = replace(
@@ -26,6 +27,8 @@ CONFIG: Final = replace(
     caller_fee=3,
     claim_bond=1_001,
     challenge_bond=777,
+    forced_every=4,
+    prover=key("prover").address,
     answer_fee=11,
     reverify_bond=1_303,
 )
@@ -40,7 +43,10 @@ class Town:
 
     def __init__(self, net: Net) -> None:
         deployment = deploy(net.provider, dev_account(0), CONFIG)
-        self.beside = Beside(replace(net, deployment=deployment, config=CONFIG))
+        # Hundreds of blocks in one call take long where many share a machine.
+        self.provider = HttpProvider(net.anvil.url, timeout=PATIENCE)
+        here = replace(net, provider=self.provider, deployment=deployment, config=CONFIG)
+        self.beside = Beside(here)
         self.deployer, *accounts = [dev_account(index) for index in range(12)]
         self.clients, self.schedulers = accounts[:2], accounts[2:4]
         self.workers, self.auditor = accounts[4:10], accounts[10]
@@ -53,11 +59,12 @@ class Town:
     def close(self) -> None:
         """Leave no socket open."""
         self.beside.close()
+        self.provider.close()
 
     def _furnish(self) -> None:
         here, watched = self.beside, self.beside.watched
         here.net.rpc("anvil_autoImpersonateAccount", True)
-        for each in (*self.people, *self.hot.values()):
+        for each in (*self.people, *self.hot.values(), key("prover")):
             here.net.rpc("anvil_setBalance", each.address, hex(10**20))
         here.must(self.deployer.address, "register_model", SMALL)
         for each in self.people:

@@ -1,10 +1,10 @@
-"""The bundle of a claim on chain, or the claim is void: `Demands`."""
+"""A claim stands on a bundle that anyone can have, or it is void: `Demands` of the contracts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.reference.disputes import Disputes
-from tests.reference.state import NO_DEMAND, require
+from tests.reference.state import Demand, require
 from verillm.chain import events
 from verillm.chain.reads import Status
 from verillm.codec import CHUNK
@@ -12,27 +12,27 @@ from verillm.hashing import keccak
 from verillm.records import Claiming, Posting, Sealing, record_hash
 from verillm.types import Hash32
 
-MAX_DEMANDS = 3
-MAX_CHUNKS = 256
+MAX_DEMANDS, MAX_CHUNKS = 3, 256
 
 
 class Demands(Disputes):
-    """Who asks for a bundle on chain gets it, or the claim's bond."""
+    """The bundle of a claim, in calldata."""
 
     def demand(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> None:
-        """Demand the bundle, bonded; the claim's window stands still."""
+        """Demand a claim's bundle, bonded: once a claim, three times a job."""
         identity = self._at(Status.CLAIMED, posting, sealing, claiming)
         self._require_before(identity)
-        asked = self.state.demands.get(identity, NO_DEMAND)
+        asked = self.state.demands.get(identity, Demand())
         require(not asked.answered, "AlreadyServed")
         require(asked.count < MAX_DEMANDS, "TooManyDemands")
         demander = self.operator_of(self.sender)
         self._lock(demander, self.config.challenge_bond)
-        self.state.demands[identity] = replace(asked, demander=demander, count=asked.count + 1)
-        record = record_hash(posting, sealing, claiming)
+        asked = replace(asked, demander=demander, count=asked.count + 1)
+        self.state.demands[identity] = asked
+        record = self.job_state(identity).record
         self._enter(identity, Status.DEMANDED, self.config.opening_window, record)
-        until = self.job_state(identity).deadline
-        self.events.append(events.BundleDemanded(identity, demander, until))
+        open_by = self.job_state(identity).deadline
+        self.events.append(events.BundleDemanded(identity, demander, open_by))
 
     def serve_bundle(
         self,
@@ -43,43 +43,40 @@ class Demands(Disputes):
         chunk: bytes,
         hashes: Sequence[Hash32],
     ) -> None:
-        """Put one chunk on chain; with the last one the claim stands for another window."""
+        """Serve one chunk; the last one brings the claim back, and the demander's bond with it."""
         identity = self._at(Status.DEMANDED, posting, sealing, claiming)
         self._require_before(identity)
         require(index < len(hashes) <= MAX_CHUNKS, "ChunkInvalid")
         last = index + 1 == len(hashes)
-        sized = 0 < len(chunk) <= CHUNK if last else len(chunk) == CHUNK
-        told = keccak(b"".join(hashes)) == claiming.bundle and keccak(chunk) == hashes[index]
-        require(sized and told, "ChunkInvalid")
+        require(0 < len(chunk) <= CHUNK if last else len(chunk) == CHUNK, "ChunkInvalid")
+        require(keccak(b"".join(hashes)) == claiming.bundle, "ChunkInvalid")
+        require(keccak(chunk) == hashes[index], "ChunkInvalid")
         asked = self.state.demands[identity]
-        served = asked.served | {index}
-        self.state.demands[identity] = replace(asked, served=served)
+        asked = replace(asked, served=asked.served | {index})
         self.events.append(events.ChunkServed(identity, index, len(hashes)))
-        if len(served) < len(hashes):
-            return
-        self.state.demands[identity] = replace(asked, served=served, answered=True)
-        record = record_hash(posting, sealing, claiming)
-        self._enter(identity, Status.CLAIMED, self.config.dispute_window, record)
-        until = self.job_state(identity).deadline
-        self.events.append(events.BundleServed(identity, until))
-        bond = self.config.challenge_bond
-        self._unlock(asked.demander, bond)
-        self._credit(identity, asked.demander, -bond)
-        self._credit(identity, claiming.claimer, bond)
+        if len(asked.served) == len(hashes):
+            asked = replace(asked, answered=True)
+            record = self.job_state(identity).record
+            self._enter(identity, Status.CLAIMED, self.config.dispute_window, record)
+            after = self.job_state(identity).deadline
+            self.events.append(events.BundleServed(identity, after))
+            bond = self.config.challenge_bond
+            self._unlock(asked.demander, bond)
+            self._credit(identity, asked.demander, -bond)
+            self._credit(identity, claiming.claimer, bond)
+        self.state.demands[identity] = asked
 
     def void_claim(self, posting: Posting, sealing: Sealing, claiming: Claiming) -> None:
-        """End a claim whose bundle was not served; anyone may claim anew."""
+        """End a claim whose bundle was not served: its bond to who asked, the job to who claims."""
         identity = self._at(Status.DEMANDED, posting, sealing, claiming)
         self._require_after(identity)
         asked = self.state.demands[identity]
         self.state.demands[identity] = replace(asked, served=frozenset())
         self.state.kept[sealing.sealed_block] = claiming.beacon
-        record = record_hash(posting, sealing)
-        self._enter(identity, Status.SEALED, self.config.claim_window, record)
-        until = self.job_state(identity).deadline
-        self.events.append(events.ClaimVoided(identity, claiming.claimer, until))
-        bond = self.config.claim_bond
-        self._unlock(claiming.claimer, bond)
-        self._unlock(asked.demander, self.config.challenge_bond)
-        self._credit(identity, claiming.claimer, -bond)
-        self._credit(identity, asked.demander, bond)
+        sealed = record_hash(posting, sealing)
+        self._enter(identity, Status.SEALED, self.config.claim_window, sealed)
+        claim_by = self.job_state(identity).deadline
+        self.events.append(events.ClaimVoided(identity, claiming.claimer, claim_by))
+        self._return_bonds(identity, Status.DEMANDED, claiming)
+        self._credit(identity, claiming.claimer, -self.config.claim_bond)
+        self._credit(identity, asked.demander, self.config.claim_bond)

@@ -128,7 +128,8 @@ class Docket(Roster):
         """Settle an unchallenged claim."""
         identity = self._at(Status.CLAIMED, posting, sealing, claiming)
         self._require_after(identity)
-        require(not self._is_forced(posting, sealing), "RoundForced")
+        seed = draw(sealing.secret, posting.commitment, sealing.beacon)
+        require(not is_forced(seed, self.config.forced_every), "RoundForced")
         self._unlock(claiming.claimer, self.config.claim_bond)
         unpaid = bits(~claiming.paid, len(sealing.committee), first=1)
         ending = Ending(claiming.outcome, Way.FINALIZED, unpaid=unpaid)
@@ -193,10 +194,6 @@ class Docket(Roster):
         require(state.record == record_hash(posting, sealing, claiming), "RecordMismatch")
         return identity
 
-    def _is_forced(self, posting: Posting, sealing: Sealing) -> bool:
-        seed = draw(sealing.secret, posting.commitment, sealing.beacon)
-        return is_forced(seed, self.config.forced_every)
-
     def _identity(self, posting: Posting) -> JobId:
         return job_id(self.domain, posting.job)
 
@@ -239,6 +236,7 @@ class Docket(Roster):
         reason: Reason,
         claimer: ChecksumAddress | None = None,
         challenger: ChecksumAddress | None = None,
+        finder: ChecksumAddress | None = None,
     ) -> None:
         """Pay what `verillm.settlement` says to whom it says; bonds of disputes are free again."""
         identity = self._identity(posting)
@@ -261,14 +259,18 @@ class Docket(Roster):
             (self.operator_of(self.sender), moved.caller),
             *((m.owner, pay) for m, pay in zip(committee, moved.committee, strict=True)),
         ]
-        if claimer is not None:
-            parties.append((claimer, moved.claimer))
-        if challenger is not None:
-            parties.append((challenger, moved.challenger))
+        named = ((claimer, "claimer"), (challenger, "challenger"), (finder, "finder"))
+        parties += [(who, getattr(moved, role)) for who, role in named if who is not None]
         for operator, amount in parties:
             self._credit(identity, operator, amount)
+        self._punish(identity, _guilty(ending))
         self._give_back(identity, posting.job.client, posting.quote.scheduler, moved.client)
         self._burn(identity, moved.burnt)
+
+    def _punish(self, identity: JobId, parties: frozenset[int]) -> None:
+        if parties:
+            before = self.state.punished.get(identity, frozenset())
+            self.state.punished[identity] = before | parties
 
     @property
     def terms(self) -> Terms:
@@ -283,3 +285,8 @@ class Docket(Roster):
             config.claim_bond,
             config.challenge_bond,
         )
+
+
+def _guilty(ending: Ending) -> frozenset[int]:
+    """Who lost its lock by an end, and so cannot be convicted for it again."""
+    return ending.lost | ({0} if ending.outcome is Outcome.SLASH else frozenset())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.reference.demands import Demands
+from tests.reference.convictions import Convictions
 from tests.reference.ledger import DEAD
 from tests.reference.state import Refused
 from verillm.chain.deployment import Config
@@ -20,7 +20,7 @@ class Block:
     timestamp: int
 
 
-class Network(Demands):
+class Network(Convictions):
     """The reference of VeriLLM, its extensions, its adjudicator and its token as one object.
 
     Entry points are those of `verillm.chain.calls.Calls`, by the same names and arguments; reads

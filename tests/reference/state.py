@@ -66,30 +66,27 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """A public round: who opened it, for a bond or without, and what was said and found since.
+    """Who opened a round and at what risk, which reason speaks for it, and what it found.
 
-    `finder` brought the committee's word later, `judged` and `cause` are from `adjudicate` on.
+    `finder` brought the reason later, and stands in the challenger's place where it decides.
     """
 
     challenger: ChecksumAddress
-    bonded: bool
-    reason: Reason
-    finder: ChecksumAddress | None = None
+    reason: Reason = Reason.NONE
+    finder: ChecksumAddress = ZERO_ADDRESS
+    bonded: bool = False
     judged: Judged | None = None
     cause: Reason = Reason.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The demands of a job so far; of the last one, who demanded and what was served."""
+    """Who wants a claim's bundle in calldata, how often that was, and which chunks are there."""
 
-    demander: ChecksumAddress
+    demander: ChecksumAddress = ZERO_ADDRESS
     count: int = 0
-    answered: bool = False
     served: frozenset[int] = frozenset()
-
-
-NO_DEMAND = Demand(ZERO_ADDRESS)
+    answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +135,7 @@ class State:
     nonces: dict[tuple[ChecksumAddress, ChecksumAddress, int], bool] = field(default_factory=dict)
     disputes: dict[JobId, Dispute] = field(default_factory=dict)
     demands: dict[JobId, Demand] = field(default_factory=dict)
+    punished: dict[JobId, frozenset[int]] = field(default_factory=dict)
     rounds: dict[Hash32, Round] = field(default_factory=dict)
 
     def copy(self) -> Self:
