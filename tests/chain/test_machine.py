@@ -22,7 +22,7 @@ from hypothesis.strategies import (
     sampled_from,
 )
 
-from tests.chain.casework import Case, Plan, key, posted, sealed
+from tests.chain.casework import Case, Plan, posted, sealed
 from tests.chain.conftest import Net
 from tests.chain.life import (
     SIZE,
@@ -308,14 +308,14 @@ class Jobs(Life):
     def convict(self, which: int, finder: int, party: int) -> None:
         if (case := self._sealed_case(which)) is not None:
             values = (party, Reason.OUTPUT_MISMATCH, self._person(finder).address)
-            self._send(key("prover"), "convict", *self.work.record(case), *values)
+            self.beside.send(self.town.prover, "convict", *self.work.record(case), *values)
 
     @precondition(lambda self: self._at(Status.CLAIMED, Status.CHALLENGED, Status.JUDGED))
     @rule(finder=operators, opened=booleans())
     def overrule(self, finder: int, opened: bool) -> None:
         case = self._at(Status.CLAIMED, Status.CHALLENGED, Status.JUDGED)[-1]
         values = (*self.work.record(case), self._operator(finder).address)
-        self._send(key("prover"), "overrule", *values)
+        self.beside.send(self.town.prover, "overrule", *values)
         if opened and self._state(case).status is Status.CHALLENGED:
             self._open(case, frozenset())
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis.strategies import integers, sampled_from
 
-from tests.chain.casework import Case, Plan, key, sealed
+from tests.chain.casework import Case, Plan, sealed
 from tests.chain.conftest import Net
 from tests.chain.test_endings import openly
 from tests.chain.town import CONFIG, Town, inhabited
@@ -74,13 +74,13 @@ def test_a_proof_costs_what_the_reference_says_at_every_stage(
         if stake:  # what is on its way out is slashable like the rest
             here.send(town.workers[0].address, "request_stake_withdrawal", stake)
         values = [*town.work.record(case), party, Reason.LENGTH, town.operators[finder].address]
-        first = here.send(key("prover").address, "convict", *values)
+        first = here.send(town.prover, "convict", *values)
         here.compare()
-        again = here.send(key("prover").address, "convict", *values)
+        again = here.send(town.prover, "convict", *values)
         assert first.error is not None or again.error == "AlreadyConvicted"
         here.compare()
         here.pass_time(CONFIG.unbonding)
-        here.send(key("prover").address, "convict", *[*values[:3], SCHEDULER, *values[4:]])
+        here.send(town.prover, "convict", *[*values[:3], SCHEDULER, *values[4:]])
         here.compare()
 
 
@@ -163,7 +163,7 @@ def test_power_a_wrong_rule_of_recourse_is_seen(
                 case = brought_to(town, stage, Plan())
                 values = (*town.work.record(case), 0, Reason.LENGTH, town.auditor.address)
                 for _ in range(2):
-                    town.beside.send(key("prover").address, "convict", *values)
+                    town.beside.send(town.prover, "convict", *values)
                 town.beside.compare()
 
     with pytest.MonkeyPatch.context() as patch:

@@ -28,7 +28,6 @@ CONFIG: Final = replace(
     claim_bond=1_001,
     challenge_bond=777,
     forced_every=4,
-    prover=key("prover").address,
     answer_fee=11,
     reverify_bond=1_303,
 )
@@ -47,6 +46,7 @@ class Town:
         self.provider = HttpProvider(net.anvil.url, timeout=PATIENCE)
         here = replace(net, provider=self.provider, deployment=deployment, config=CONFIG)
         self.beside = Beside(here)
+        self.prover = self.beside.config.prover  # impersonated: it says what no proof bears out
         self.deployer, *accounts = [dev_account(index) for index in range(12)]
         self.clients, self.schedulers = accounts[:2], accounts[2:4]
         self.workers, self.auditor = accounts[4:10], accounts[10]
@@ -64,8 +64,9 @@ class Town:
     def _furnish(self) -> None:
         here, watched = self.beside, self.beside.watched
         here.net.rpc("anvil_autoImpersonateAccount", True)
-        for each in (*self.people, *self.hot.values(), key("prover")):
+        for each in (*self.people, *self.hot.values()):
             here.net.rpc("anvil_setBalance", each.address, hex(10**20))
+        here.net.rpc("anvil_setBalance", self.prover, hex(10**20))
         here.must(self.deployer.address, "register_model", SMALL)
         for each in self.people:
             here.must(self.deployer.address, "mint", each.address, PURSE)
