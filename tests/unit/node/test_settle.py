@@ -73,8 +73,8 @@ def test_a_beacon_is_kept_before_the_chain_forgets_it(status: Status) -> None:
 
 def test_every_state_of_store_and_chain_has_a_step() -> None:
     bools = (False, True)
-    for flags in itertools.product(bools, repeat=4):
-        known = Known(*flags, DEADLINE)
+    for inferred, verified, overdue, judged in itertools.product(bools, bools, bools, bools):
+        known = Known(inferred, verified, overdue, judged, DEADLINE)
         for status, now in itertools.product(Status, (0, DEADLINE, UNTIL)):
             assert next_step(known, Seen(status, UNTIL, now)) in Step
 
