@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     initialize,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -40,6 +39,7 @@ from tests.chain.life import (
     schedulers,
     seats,
     some_parties,
+    where,
 )
 from tests.chain.town import Town, inhabited
 from verillm.chain.reads import Status
@@ -104,28 +104,28 @@ class Jobs(Life):
         signer = self.town.auditor if flaw == "signer" else case.worker
         self._post(case, caller, signer, wait={"late": 301, "last": 300}.get(flaw, 1))
 
-    @precondition(lambda self: self._at(Status.POSTED))
     @rule(which=integers(0), hot=booleans())
+    @where(lambda self: self._at(Status.POSTED))
     def seal(self, which: int, hot: bool) -> None:
         self._seal(self._at(Status.POSTED)[-1 - which % 2 :][0], "", hot)
 
-    @precondition(lambda self: self.cases)
     @rule(
         which=integers(0),
         flaw=sampled_from(
             ["", "caller", "secret", "inner", "order", "inners", "signatures", "signer", "record"]
         ),
     )
+    @where(lambda self: self.cases)
     def seal_wrongly(self, which: int, flaw: str) -> None:
         self._seal(self._case(which), flaw, False)
 
-    @precondition(lambda self: self._at(Status.SEALED))
     @rule(
         by=operators,
         verdict=sampled_from(VERDICTS),
         paid=rarely(0b111, 0b011, 0b101, 0),
         signers=rarely(0b111, 0b011),
     )
+    @where(lambda self: self._at(Status.SEALED))
     def claim(self, by: int, verdict: tuple[Outcome, Reason], paid: int, signers: int) -> None:
         case = self._at(Status.SEALED)[-1]
         who = [each if signers >> k & 1 else None for k, each in enumerate(self._members(case))]
@@ -133,7 +133,6 @@ class Jobs(Life):
         values = [posted(case), sealed(case), *verdict, paid, case.bundle, signed]
         self._took(case, self._operator(by), "claim", *values)
 
-    @precondition(lambda self: self.cases)
     @rule(
         which=integers(0),
         by=people,
@@ -142,6 +141,7 @@ class Jobs(Life):
         paid=rarely(0b111, 0b011, 0b101, 0, 0b1111),
         signers=attesting,
     )
+    @where(lambda self: self.cases)
     def claim_wrongly(
         self,
         which: int,
@@ -158,19 +158,19 @@ class Jobs(Life):
         values = [posted(case), sealed(case), outcome, reason, paid, case.bundle, signed]
         self._took(case, self._person(by), "claim", *values)
 
-    @precondition(lambda self: self.cases)
     @rule(which=integers(0), by=people)
+    @where(lambda self: self.cases)
     def finalize(self, which: int, by: int) -> None:
         if (case := self._sealed_case(which)) is not None:
             self._send(self._person(by), "finalize", *self.work.record(case))
 
-    @precondition(lambda self: self.cases)
     @rule(which=integers(0), by=people)
+    @where(lambda self: self.cases)
     def refund(self, which: int, by: int) -> None:
         self._send(self._person(by), "refund", posted(self._case(which)))
 
-    @precondition(lambda self: self.cases)
     @rule(which=integers(0), by=people, outcome=outcomes, reason=reasons, signers=attesting)
+    @where(lambda self: self.cases)
     def challenge_wrongly(
         self, which: int, by: int, outcome: Outcome, reason: Reason, signers: list[int | None]
     ) -> None:
@@ -179,13 +179,13 @@ class Jobs(Life):
             values = (*self.work.record(case), outcome, reason, case.bundle, signed)
             self._send(self._person(by), "challenge", *values)
 
-    @precondition(lambda self: self._at(Status.SEALED, Status.CLAIMED))
     @rule(
         by=operators,
         attested=rarely(Reason.NONE, Reason.MARGIN_MEAN),
         opened=sampled_from(["", "all", "some"]),
         silent=some_parties,
     )
+    @where(lambda self: self._at(Status.SEALED, Status.CLAIMED))
     def challenge(self, by: int, attested: Reason, opened: str, silent: frozenset[int]) -> None:
         case = self._at(Status.SEALED, Status.CLAIMED)[-1]
         late = self._state(case).status is Status.SEALED
@@ -200,49 +200,49 @@ class Jobs(Life):
             self._open(case, silent if opened == "some" else frozenset())
 
     # ── The public round ────────────────────────────────────────────────────────────────────────
-    @precondition(lambda self: self.cases)
     @rule(which=integers(0), place=integers(0, 2), by=people)
+    @where(lambda self: self.cases)
     def reveal(self, which: int, place: int, by: int) -> None:
         case = self._sealed_case(which)
         if case is not None and place < len(self.work.checked(case)):
             self._send(self._person(by), "reveal", *self.work.reveal(case, place))
 
-    @precondition(lambda self: self.cases)
     @rule(which=integers(0), place=integers(0, 1), index=integers(0, 3), party=parties)
+    @where(lambda self: self.cases)
     def serve(self, which: int, place: int, index: int, party: int) -> None:
         case = self._sealed_case(which)
         if case is not None and self._exists(case, place, index):
             values = self.work.serve(case, place, index, party)
             self._send(self.town.auditor, "serve", *values)
 
-    @precondition(lambda self: self.cases)
     @rule(
         which=integers(0),
         place=integers(0, 1),
         index=integers(0, 3),
         shown=lists(parties, min_size=1, max_size=4),
     )
+    @where(lambda self: self.cases)
     def compare(self, which: int, place: int, index: int, shown: list[int]) -> None:
         case = self._sealed_case(which)
         if case is not None and self._exists(case, place, index):
             values = self.work.compare(case, place, index, shown)
             self._send(self.town.auditor, "compare", *values)
 
-    @precondition(lambda self: self.cases)
     @rule(which=integers(0), by=people)
+    @where(lambda self: self.cases)
     def adjudicate(self, which: int, by: int) -> None:
         if (case := self._sealed_case(which)) is not None:
             self._send(self._person(by), "adjudicate", *self.work.record(case))
 
-    @precondition(lambda self: self._at(Status.CHALLENGED))
     @rule(by=people, wait=sampled_from([1, 61, 121]))
+    @where(lambda self: self._at(Status.CHALLENGED))
     def adjudicate_in_time(self, by: int, wait: int) -> None:
         self.beside.pass_time(wait)
         case = self._at(Status.CHALLENGED)[-1]
         self._send(self._person(by), "adjudicate", *self.work.record(case))
 
-    @precondition(lambda self: self._at(Status.CHALLENGED, Status.JUDGED))
     @rule(by=people, outcome=outcomes, reason=reasons, whole=rarely(True, False))
+    @where(lambda self: self._at(Status.CHALLENGED, Status.JUDGED))
     def attest(self, by: int, outcome: Outcome, reason: Reason, whole: bool) -> None:
         case = self._at(Status.CHALLENGED, Status.JUDGED)[-1]
         if whole:
@@ -251,23 +251,23 @@ class Jobs(Life):
         word = Attestation(self.work.id_of(case), outcome, reason, case.bundle)
         self._send(self._person(by), "attest", *self.work.record(case), word, signed)
 
-    @precondition(lambda self: self._at(Status.JUDGED))
     @rule(by=people, late=rarely(True, False))
+    @where(lambda self: self._at(Status.JUDGED))
     def settle(self, by: int, late: bool) -> None:
         self.beside.pass_time(self.reference.config.dispute_window if late else 1)
         case = self._at(Status.JUDGED)[-1]
         self._send(self._person(by), "settle", *self.work.record(case))
 
     # ── Bundles ─────────────────────────────────────────────────────────────────────────────────
-    @precondition(lambda self: self.cases)
     @rule(which=integers(0), by=people, fresh=rarely(True, False))
+    @where(lambda self: self.cases)
     def demand(self, which: int, by: int, fresh: bool) -> None:
         found = self._at(Status.CLAIMED) if fresh else self.cases
         if found and (case := found[-1 - which % len(found)]).sealing is not None:
             self._send(self._person(by), "demand", *self.work.record(case))
 
-    @precondition(lambda self: self._at(Status.DEMANDED))
     @rule(by=people, flaw=rarely("", "index", "chunk", "hashes"))
+    @where(lambda self: self._at(Status.DEMANDED))
     def serve_bundle(self, by: int, flaw: str) -> None:
         case = self._at(Status.DEMANDED)[-1]
         for place in range(len(bundle_chunks(case.evidence))):
@@ -276,42 +276,42 @@ class Jobs(Life):
             hashes = hashes * (1 + (flaw == "hashes"))
             self._send(self._person(by), "serve_bundle", *record, index, chunk, hashes)
 
-    @precondition(lambda self: self._at(Status.DEMANDED))
     @rule(by=people, late=rarely(True, False))
+    @where(lambda self: self._at(Status.DEMANDED))
     def void_claim(self, by: int, late: bool) -> None:
         self.beside.pass_time(self.reference.config.opening_window if late else 1)
         case = self._at(Status.DEMANDED)[-1]
         self._took(case, self._person(by), "void_claim", *self.work.record(case))
 
-    @precondition(lambda self: self._at(Status.CLAIMED))
     @rule(by=people)
+    @where(lambda self: self._at(Status.CLAIMED))
     def finalize_in_time(self, by: int) -> None:
         self.beside.pass_time(self.reference.config.dispute_window)
         case = self._at(Status.CLAIMED)[-1]
         self._send(self._person(by), "finalize", *self.work.record(case))
 
     # ── The prover, and whoever is not ──────────────────────────────────────────────────────────
-    @precondition(lambda self: self.cases)
     @rule(
         which=integers(0),
         by=people,
         what=sampled_from(["settle", "demand", "void_claim", "overrule", "convict"]),
     )
+    @where(lambda self: self.cases)
     def resort_wrongly(self, which: int, by: int, what: str) -> None:
         case, who = self._sealed_case(which), self._person(by)
         more = {"overrule": (who.address,), "convict": (0, Reason.LENGTH, who.address)}
         if case is not None:
             self._took(case, who, what, *self.work.record(case), *more.get(what, ()))
 
-    @precondition(lambda self: self.cases)
     @rule(which=integers(0), finder=people, party=sampled_from([0, 0, 255, 1, 2, 3, 4]))
+    @where(lambda self: self.cases)
     def convict(self, which: int, finder: int, party: int) -> None:
         if (case := self._sealed_case(which)) is not None:
             values = (party, Reason.OUTPUT_MISMATCH, self._person(finder).address)
             self.beside.send(self.town.prover, "convict", *self.work.record(case), *values)
 
-    @precondition(lambda self: self._at(Status.CLAIMED, Status.CHALLENGED, Status.JUDGED))
     @rule(finder=operators, opened=booleans())
+    @where(lambda self: self._at(Status.CLAIMED, Status.CHALLENGED, Status.JUDGED))
     def overrule(self, finder: int, opened: bool) -> None:
         case = self._at(Status.CLAIMED, Status.CHALLENGED, Status.JUDGED)[-1]
         values = (*self.work.record(case), self._operator(finder).address)
@@ -352,7 +352,7 @@ def live(town: Town, **limits: Any) -> None:
 
 
 def test_the_contracts_do_what_the_reference_says(town: Town) -> None:
-    live(town, max_examples=5, stateful_step_count=25, derandomize=True, phases=[Phase.generate])
+    live(town, max_examples=12, stateful_step_count=40, derandomize=True, phases=[Phase.generate])
 
 
 @pytest.mark.slow
