@@ -1,4 +1,4 @@
-"""`verillm-audit`: jobs, show, verify, demand, prove, suspect, calibrate, certify, lab.
+"""`verillm-audit`: jobs, show, verify, demand, prove, reverify, suspect, calibrate, certify, lab.
 
 Trusts nothing but arithmetic. Exit codes: 0 accept, 1 reject, 2 inconclusive, 3 the audit could not
 be done (no endpoint, wrong chain, bad arguments), 4 the chain settled against the evidence. `jobs`
@@ -14,31 +14,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from eth_account.signers.local import LocalAccount
-
-from verillm import keystore
 from verillm.api import to_hex
 from verillm.chain import events
 from verillm.chain.contract import Chain
-from verillm.chain.deployment import Deployment
 from verillm.codec import bundle_hash
 from verillm.engine import cache_home, open_engine
-from verillm.engine.describe import check_folder
 from verillm.engine.prepare import default_folder
-from verillm.errors import ConfigError, InputError, ModelError, ModelMismatch, VeriLLMError
+from verillm.errors import InputError, VeriLLMError
 from verillm.head import HeadRows
-from verillm.model import ModelSpec
 from verillm.types import ChecksumAddress, Hash32, JobId
 from verillm_verifier import report as shown
 from verillm_verifier.audit import Audit, Exit, audit
 from verillm_verifier.demand import demand, served
 from verillm_verifier.errors import BundleUnavailable
 from verillm_verifier.facts import Facts, find_job, read, sender_of
-from verillm_verifier.fetch import read_bundle
+from verillm_verifier.listing import list_jobs
 from verillm_verifier.money import check_money
 from verillm_verifier.opinion import form
 from verillm_verifier.prove import find, prove
 from verillm_verifier.replay import replay
+from verillm_verifier.reverify import ask, check_open, put
+from verillm_verifier.sources import account_of, bundle_of, head_of, open_chain
 from verillm_verifier.steps import FORGEABLE, steps_of
 from verillm_verifier.suspect import Pooled, pool, table_of
 
@@ -103,10 +99,7 @@ def parser() -> argparse.ArgumentParser:
         "--receipt", type=Path, metavar="FILE", help="a receipt, to hold to the post"
     )
     proving.add_argument("--send", action="store_true", help="send the first proof that holds")
-    proving.add_argument(
-        "--key", default=os.environ.get("VERILLM_KEY"), help="keystore, for --send"
-    )
-    proving.add_argument("--password-file", help="its password (VERILLM_PASSWORD)")
+    _key(proving)
     _where(proving, _prove)
     _evidence(proving)
     demanding = commands.add_parser(
@@ -116,9 +109,18 @@ def parser() -> argparse.ArgumentParser:
     )
     demanding.add_argument("job", metavar="JOB", help="a job's id, or how it begins")
     demanding.add_argument("--out", type=Path, metavar="FILE", help="where a served bundle goes")
-    demanding.add_argument("--key", default=os.environ.get("VERILLM_KEY"), help="keystore")
-    demanding.add_argument("--password-file", help="its password (VERILLM_PASSWORD)")
+    _key(demanding)
     _where(demanding, _demand)
+    asking = commands.add_parser(
+        "reverify",
+        help="say what putting a job before a larger committee takes, and ask for it, bonded",
+        description="Exit code 0 it was asked for or can be, 3 it cannot be.",
+    )
+    asking.add_argument("job", metavar="JOB", help="a job's id, or how it begins")
+    asking.add_argument("--send", action="store_true", help="lock the bond and ask")
+    _key(asking)
+    _where(asking, _reverify)
+    _bundle(asking)
     suspect = commands.add_parser(
         "suspect",
         help="pool each worker's jobs: whose to challenge together",
@@ -151,10 +153,20 @@ def _where(command: argparse.ArgumentParser, run: Any) -> None:
     command.set_defaults(run=run)
 
 
-def _evidence(command: argparse.ArgumentParser) -> None:
+def _key(command: argparse.ArgumentParser) -> None:
+    keystore = os.environ.get("VERILLM_KEY")
+    command.add_argument("--key", default=keystore, help="keystore of who sends (VERILLM_KEY)")
+    command.add_argument("--password-file", help="its password (VERILLM_PASSWORD)")
+
+
+def _bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--bundle", metavar="FILE|URL", help="the evidence (default: asked of the job's scheduler)"
     )
+
+
+def _evidence(command: argparse.ArgumentParser) -> None:
+    _bundle(command)
     command.add_argument(
         "--model",
         type=Path,
@@ -165,7 +177,7 @@ def _evidence(command: argparse.ArgumentParser) -> None:
 
 # ── Commands ─────────────────────────────────────────────────────────────────────────────────────
 def _jobs(options: argparse.Namespace) -> int:
-    chain = _chain(options)
+    chain = open_chain(options)
     try:
         rows = list(list_jobs(chain))
     finally:
@@ -177,50 +189,6 @@ def _jobs(options: argparse.Namespace) -> int:
             print(shown.row(each))
         print(f"{len(rows)} jobs")
     return int(Exit.ACCEPT)
-
-
-def list_jobs(chain: Chain) -> Iterator[dict[str, Any]]:
-    """Every job by its events, in the order of posting; `fee` is maxFee until it is sealed."""
-    kinds = (events.Posted, events.Sealed, events.Claimed, events.ChallengeOpened, events.Finalized)
-    rows: dict[bytes, dict[str, Any]] = {}
-    for at in events.stream(chain, kinds):
-        if isinstance(at.event, events.Posted):
-            rows[at.event.job_id] = _row(at.event)
-        elif at.event.job_id in rows:
-            _advance(rows[at.event.job_id], at.event)
-    yield from rows.values()
-
-
-def _row(event: events.Posted) -> dict[str, Any]:
-    posting = event.posting
-    return {
-        "job": to_hex(event.job_id),
-        "status": "posted",
-        "outcome": "",
-        "reason": "",
-        "client": posting.job.client,
-        "scheduler": posting.quote.scheduler,
-        "worker": posting.worker,
-        "requests": posting.job.requests,
-        "fee": str(posting.job.max_fee),
-    }
-
-
-def _advance(row: dict[str, Any], event: Any) -> None:
-    match event:
-        case events.Sealed(sealing=sealing):
-            row |= {"status": "sealed", "fee": str(sealing.fee)}
-        case events.Claimed(claiming=claiming):
-            claim = {
-                "outcome": claiming.outcome.name.lower(),
-                "reason": claiming.reason.name.lower(),
-            }
-            row |= {"status": "claimed", **claim}
-        case events.ChallengeOpened():
-            row |= {"status": "challenged"}
-        case events.Finalized(outcome=outcome, reason=reason):
-            final = {"outcome": outcome.name.lower(), "reason": reason.name.lower()}
-            row |= {"status": "final", **final}
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -237,13 +205,13 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _prove(options: argparse.Namespace) -> int:
     notes: list[str] = []
-    chain = _chain(options, _account(options) if options.send else None)
+    chain = open_chain(options, account_of(options) if options.send else None)
     try:
         facts = read(chain, find_job(chain, options.job))
-        raw, missing = _bundle(options.bundle, facts, notes)
+        raw, missing = bundle_of(options.bundle, facts, notes)
         if raw is None:
             raise BundleUnavailable(missing)
-        head = _head(options.model, facts.spec, notes)
+        head = head_of(options.model, facts.spec, notes)
         tried = tuple(prove(chain, facts, find(facts, raw, head, options.receipt), options.send))
     finally:
         chain.close()
@@ -256,12 +224,12 @@ def _prove(options: argparse.Namespace) -> int:
 
 
 def _demand(options: argparse.Namespace) -> int:
-    chain = _chain(options, _account(options) if options.key else None)
+    chain = open_chain(options, account_of(options) if options.key else None)
     try:
         facts = read(chain, find_job(chain, options.job))
         found = served(chain, facts)
         if found is None:
-            _account(options)  # says what is missing, before anything is sent
+            account_of(options)  # says what is missing, before anything is sent
             mined = demand(chain, facts)
             said = {"demanded": to_hex(mined.transaction)}
         else:
@@ -276,13 +244,27 @@ def _demand(options: argparse.Namespace) -> int:
     return int(Exit.ACCEPT)
 
 
-def _account(options: argparse.Namespace) -> LocalAccount:
-    if not options.key:
-        raise ConfigError("no key: give --key or set VERILLM_KEY")
-    password = os.environ.get("VERILLM_PASSWORD", "")
-    if options.password_file:
-        password = keystore.read_password(Path(options.password_file))
-    return keystore.load(Path(options.key), password)
+def _reverify(options: argparse.Namespace) -> int:
+    notes: list[str] = []
+    account = account_of(options) if options.send or options.key else None
+    chain = open_chain(options, account)
+    try:
+        facts = read(chain, find_job(chain, options.job))
+        check_open(chain, facts)  # before a bundle is asked of anyone
+        raw, missing = bundle_of(options.bundle, facts, notes)
+        if raw is None:
+            raise BundleUnavailable(missing)
+        question = put(chain, facts, raw)
+        sent = ask(chain, question) if options.send else ()
+        units = chain.token_units()
+    finally:
+        chain.close()
+    if options.json:
+        print(json.dumps(question.to_json(sent), indent=2))
+    else:
+        for line in question.lines(sent, *units):
+            print(shown.clean(line))
+    return int(Exit.ACCEPT)
 
 
 def _suspect(options: argparse.Namespace) -> int:
@@ -299,7 +281,7 @@ def _suspect(options: argparse.Namespace) -> int:
 
 def suspects(options: argparse.Namespace, notes: list[str]) -> tuple[Pooled, ...]:
     """Read, fetch and judge every job of the model at hand, and pool them by worker."""
-    chain = _chain(options)
+    chain = open_chain(options)
     try:
         posted = [at.event.job_id for at in events.stream(chain, (events.Posted,))]
         told = [read(chain, JobId(job)) for job in posted]
@@ -312,7 +294,7 @@ def suspects(options: argparse.Namespace, notes: list[str]) -> tuple[Pooled, ...
     pooled: list[Pooled] = []
     for model in models:
         jobs = [facts for facts in wanted if facts.posting.quote.model_id == model]
-        head = _head(options.model, jobs[0].spec, notes)
+        head = head_of(options.model, jobs[0].spec, notes)
         if head is None:
             continue
         table = table_of(jobs[0].spec, options.table)
@@ -323,7 +305,7 @@ def suspects(options: argparse.Namespace, notes: list[str]) -> tuple[Pooled, ...
 
 def _pooled_audit(folder: Path | None, facts: Facts, head: HeadRows, notes: list[str]) -> Audit:
     path = None if folder is None else folder / to_hex(facts.history.job_id)
-    raw, missing = _bundle(str(path) if path and path.is_file() else None, facts, notes)
+    raw, missing = bundle_of(str(path) if path and path.is_file() else None, facts, notes)
     return audit(facts, raw, head, missing)
 
 
@@ -350,7 +332,7 @@ def _certify(arguments: Sequence[str]) -> int:
 # ── One audit ────────────────────────────────────────────────────────────────────────────────────
 def perform(options: argparse.Namespace) -> shown.Report:
     """Read, fetch, judge: everything that `show` and `verify` print."""
-    chain = _chain(options)
+    chain = open_chain(options)
     try:
         facts = read(chain, find_job(chain, options.job))
         senders = _senders(chain, facts)
@@ -358,8 +340,8 @@ def perform(options: argparse.Namespace) -> shown.Report:
     finally:
         chain.close()
     notes: list[str] = []
-    head = _head(options.model, facts.spec, notes)
-    raw, missing = _bundle(options.bundle, facts, notes)
+    head = head_of(options.model, facts.spec, notes)
+    raw, missing = bundle_of(options.bundle, facts, notes)
     result = audit(facts, raw, head, missing)
     moved = check_money(facts)
     if getattr(options, "rerun", False):
@@ -368,48 +350,9 @@ def perform(options: argparse.Namespace) -> shown.Report:
     return shown.Report(result, steps, moved, tuple(notes), symbol, decimals)
 
 
-def _chain(options: argparse.Namespace, account: LocalAccount | None = None) -> Chain:
-    return Chain(options.rpc, Deployment.load(Path(options.deployment)), account)
-
-
 def _senders(chain: Chain, facts: Facts) -> Mapping[Hash32, ChecksumAddress]:
     told = {at.transaction for at in facts.history.events if not isinstance(at.event, FORGEABLE)}
     return {transaction: sender_of(chain, transaction) for transaction in told}
-
-
-def _bundle(source: str | None, facts: Facts, notes: list[str]) -> tuple[bytes | None, str]:
-    """The bundle's bytes, or why there are none; a named source must exist."""
-    job = facts.history.job_id
-    if source is not None:
-        return read_bundle(source, job), ""
-    endpoint = facts.registry.endpoint(facts.posting.quote.scheduler)
-    if facts.sealing is None or endpoint is None:
-        return None, "no bundle is published"
-    try:
-        return read_bundle(endpoint, job), ""
-    except BundleUnavailable as error:
-        notes.append(f"the scheduler does not serve the bundle: {error}")
-        return None, "no bundle at hand"
-
-
-def _head(folder: Path | None, spec: ModelSpec, notes: list[str]) -> HeadRows | None:
-    """The head rows of the very model that the job names; a named folder must be it."""
-    try:
-        return _rows(default_folder() if folder is None else folder, spec)
-    except (ModelError, OSError) as error:
-        if folder is not None:
-            raise _as_model_error(error) from error
-        notes.append("the job's model is not at hand: without its head rows no token is judged")
-        return None
-
-
-def _as_model_error(error: ModelError | OSError) -> ModelError:
-    return error if isinstance(error, ModelError) else ModelMismatch(f"no model: {error}")
-
-
-def _rows(folder: Path, spec: ModelSpec) -> HeadRows:
-    check_folder(folder, spec)
-    return HeadRows(folder)
 
 
 def _rerun(
