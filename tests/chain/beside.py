@@ -37,7 +37,7 @@ FORGOTTEN: Final = 257
 Ask = tuple[str, str, tuple[Any, ...], Any]
 """A read: of which contract, its name, its arguments, what it answers."""
 
-_MONEY: Final = (events.Paid, events.Slashed)
+_MONEY: Final = (events.Paid, events.Slashed, events.Burnt)
 _ACCOUNT: Final = [int] * 5 + [str]
 _ROUND: Final = [JobId, *[int] * 4, tuple[int, ...]]
 
@@ -258,6 +258,8 @@ def _moved(said: Sequence[Any]) -> dict[tuple[JobId, ChecksumAddress], int]:
             moved[each.job_id, each.account] += each.amount
         elif isinstance(each, events.Slashed):
             moved[each.job_id, each.operator] -= each.amount
+        elif isinstance(each, events.Burnt):
+            moved[each.job_id, DEAD] += each.amount
     return {account: amount for account, amount in moved.items() if amount}
 
 

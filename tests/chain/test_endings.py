@@ -169,7 +169,7 @@ def test_every_end_pays_what_the_settlement_says(town: Town, story: Story) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-@settings(max_examples=400, deadline=None, database=None)
+@settings(max_examples=200, deadline=None, database=None)
 @given(story=stories())
 def test_every_end_pays_what_the_settlement_says_at_length(town: Town, story: Story) -> None:
     check(town, story)

@@ -358,7 +358,7 @@ def test_the_contracts_do_what_the_reference_says(town: Town) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 def test_the_contracts_do_what_the_reference_says_for_long(town: Town) -> None:
-    live(town, max_examples=200, stateful_step_count=60)
+    live(town, max_examples=60, stateful_step_count=60)
 
 
 def test_a_key_that_left_its_operator_is_not_ended_by_it(town: Town) -> None:

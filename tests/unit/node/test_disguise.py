@@ -97,13 +97,14 @@ def test_deadlines_lie_on_whole_minutes(deadline: int, expected: int) -> None:
 
 
 def _wait(shuffle: float, left: float, secret: bytes, k: int) -> float:
-    context: Any = SimpleNamespace(settings=SimpleNamespace(shuffle_seconds=shuffle))
-    view: Any = SimpleNamespace(state=SimpleNamespace(deadline=time.time() + left))
+    settings = SimpleNamespace(shuffle_seconds=shuffle, summon_seconds=left)
+    context: Any = SimpleNamespace(settings=settings, terms=SimpleNamespace(seal_window=10_000))
+    view: Any = SimpleNamespace(posting=SimpleNamespace(posted_at=time.time()))
     flow: Any = SimpleNamespace(secret=secret)
     return _delay(context, flow, k, view)
 
 
-def test_a_verification_waits_for_a_while_that_leaves_time_to_seal() -> None:
+def test_a_verification_waits_for_a_while_that_leaves_time_to_be_asked() -> None:
     waits = [_wait(60, 3600, bytes([n]) * 32, k) for n in range(64) for k in range(1, 4)]
     assert 0 <= min(waits) < 6
     assert 54 < max(waits) <= 60
