@@ -12,11 +12,11 @@ from verillm.chain.deployment import Deployment
 from verillm.hashing import tokens_bytes
 from verillm.model import ModelSpec
 from verillm.proofs.find import Proof
+from verillm.proofs.shown import HashedTask
 from verillm.records import Attestation, Claiming, Posting, Sealing
 from verillm.request import Job, Quote
-from verillm.signing import struct_hash
 from verillm.task import Inner, ItemLeaf, Task
-from verillm.types import Hash32, JobId, ModelId, Outcome, TaskId
+from verillm.types import Hash32, JobId, ModelId, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +52,6 @@ class Opening:
     slices: bytes
     final_state: bytes
     path: tuple[Hash32, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HashedTask:
-    """A task as the contracts take it: its items by their struct hashes."""
-
-    task_id: TaskId
-    worker: ChecksumAddress
-    model_id: ModelId
-    items: tuple[Hash32, ...]
-    deadline: int
-    lock: int
-    fee: int
-
-    @classmethod
-    def of(cls, task: Task) -> "HashedTask":
-        """The same task."""
-        items = tuple(struct_hash(item) for item in task.items)
-        return cls(
-            task.task_id, task.worker, task.model_id, items, task.deadline, task.lock, task.fee
-        )
 
 
 class Calls:

@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from verillm.chain import appeals, artifacts
-from verillm.chain.calls import HashedTask
 from verillm.chain.contract import Chain, Log, Mined
 from verillm.errors import MalformedError
 from verillm.hashing import tokens_of
 from verillm.model import ModelSpec
+from verillm.proofs.shown import HashedTask
 from verillm.records import Claiming, Posting, Sealing
 from verillm.request import Sampling
 from verillm.task import Inner, Item, ItemLeaf, Task

@@ -18,10 +18,10 @@ from verillm.proofs.shown import (
     Asked,
     Entry,
     Given,
+    HashedTask,
     Made,
     Output,
     Piece,
-    ShownTask,
     Told,
     Witness,
 )
@@ -134,7 +134,7 @@ def _views(case: Case) -> Iterator[View]:
             checked = case.bundle.checked[place]
             index = checked.index if shown.party == INFERENCER else place
             if index < len(shown.task.items):
-                task = ShownTask.of(shown.task)
+                task = HashedTask.of(shown.task)
                 given = Given(opening.inner, task, index, shown.task.items[index])
                 yield View(shown.party, shown.task, given, opening, checked)
 

@@ -13,8 +13,8 @@ NONE = Hash32(bytes(32))
 
 
 @dataclass(frozen=True, slots=True)
-class ShownTask:
-    """A task with its items by their struct hashes."""
+class HashedTask:
+    """A task as the contracts take it: its items by their struct hashes."""
 
     task_id: TaskId
     worker: ChecksumAddress
@@ -25,8 +25,8 @@ class ShownTask:
     fee: int
 
     @classmethod
-    def of(cls, task: Task) -> "ShownTask":
-        """The view of a task."""
+    def of(cls, task: Task) -> "HashedTask":
+        """The same task."""
         items = tuple(struct_hash(item) for item in task.items)
         fields = (task.deadline, task.lock, task.fee)
         return cls(task.task_id, task.worker, task.model_id, items, *fields)
@@ -37,7 +37,7 @@ class Given:
     """A party's task with one of its items, under what the party committed to."""
 
     inner: Inner
-    task: ShownTask
+    task: HashedTask
     index: int
     item: Item
 
