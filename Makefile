@@ -47,9 +47,12 @@ test: install build model  ## all fast tests: pytest and forge
 	$(BIN)/python -m pytest -m "not slow"
 	tools/forge test
 
+# The long fuzz runs take what the processes of the slow tests leave of the machine.
 test-slow: install build model  ## slow tests; more fuzzing and longer invariant runs
-	$(BIN)/python -m pytest -m "slow and not vllm"
-	FOUNDRY_PROFILE=ci tools/forge test
+	@FOUNDRY_PROFILE=ci nice -n 15 tools/forge test >artifacts/forge-ci.log 2>&1 & forge=$$!; \
+	trap 'kill $$forge' INT TERM; \
+	$(BIN)/python -m pytest -m "slow and not vllm"; slow=$$?; \
+	wait $$forge; fuzzed=$$?; cat artifacts/forge-ci.log; exit $$((slow | fuzzed))
 
 vllm: $(VLLM_READY)  ## vLLM in an environment of its own (2.5 GB; CPU build, Linux x86_64)
 
