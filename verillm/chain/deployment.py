@@ -56,7 +56,7 @@ class Config:
             claim_window=5 * MINUTE,
             dispute_window=dispute_window,
             opening_window=MINUTE,
-            unbonding=HOUR,
+            unbonding=2 * HOUR + 6 * dispute_window,  # the longest path holds six of them
             unlock_delay=10 * MINUTE,
             key_grace=HOUR,
             job_window=10 * MINUTE,
