@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from verillm.appeal import Content, contents_of, size_of, work
+from verillm.appeal import Content, work
 from verillm.chain import artifacts
 from verillm.chain.appeals import (
     AppealPhase,
@@ -20,7 +20,6 @@ from verillm.chain.appeals import (
     Convened,
     ReverificationAsked,
     RoundStarted,
-    split,
 )
 from verillm.chain.contract import Call, Chain, Checked, Opening as ChainOpening, Status
 from verillm.chain.deployment import ZERO_ADDRESS
@@ -44,10 +43,10 @@ from verillm.records import Claiming, Posting, Sealing
 from verillm.task import Task
 from verillm.tokens import Generated, Head, judge_tokens, token_statistics
 from verillm.trace import CommittedTrace, Opening, open_positions
-from verillm.types import JobId, Outcome, Reason
+from verillm.types import ChecksumAddress, JobId, Outcome, Reason
 from verillm_node.defend import ATTESTED, send_all
 from verillm_node.rounds import Round, due_reveals, due_services
-from verillm_node.tasks import TaskBook, TaskRecord
+from verillm_node.tasks import TaskBook
 from verillm_node.threads import blocking
 from verillm_node.view import NO_HASH, View, look
 from verillm_node.worker import Worker
@@ -118,7 +117,7 @@ def due_comparisons(
         for index in range(len(round_.where(place))):
             here = sorted(p for (p, at, i) in shown if (at, i) == (place, index) and p not in out)
             groups = [here[at : at + TOGETHER] for at in range(0, len(here), TOGETHER)]
-            for one, other in combinations(groups, 2) if len(groups) > 1 else [(groups[0], [])]:
+            for one, other in combinations(groups, 2) if len(groups) > 1 else [(here, [])]:
                 together = tuple(sorted((*one, *other)))
                 left = wanted & set(combinations(together, 2))
                 if any((*pair, place, index) not in done for pair in left):
@@ -347,31 +346,15 @@ def served(chain: Chain, view: View) -> dict[tuple[int, int, int], ChainOpening]
         event = at.event
         key = (event.party, event.checked_index, event.position_index)
         answer = chain.request("eth_getTransactionByHash", "0x" + at.transaction.hex())
-        sent = rpc_data(answer.get("input") if isinstance(answer, dict) else None, "input")
+        if not isinstance(answer, dict) or not _is_to(answer, chain.deployment.adjudicator):
+            continue  # served through another contract, whose calldata may say anything
+        sent = rpc_data(answer.get("input"), "input")
         if sent[:4] != entry.selector:
-            continue  # compared as it was served, or served through another contract
+            continue  # compared as it was served
         *_, opening = artifacts.decode(entry.inputs, sent[4:], kinds)
         found[key] = opening
     return found
 
 
-# ── Asking for one ───────────────────────────────────────────────────────────────────────────────
-def own_contents(
-    own: TaskRecord, outputs: Sequence[Sequence[int]], view: View, spec: ModelSpec
-) -> tuple[Content, ...]:
-    """The contents as an inferencer knows them: its task has every request of the job."""
-    requests = [item.request for item in own.task.items]
-    return contents_of(requests, outputs, own.task.task_id, checked_of(view, spec))
-
-
-def questions(chain: Chain, view: View, shown: Sequence[Content]) -> list[Call]:
-    """The calls that put a job before a larger committee, in order."""
-    record = (view.posting, view.sealing, view.claiming)
-    first, *rest = split(shown)
-    asked = chain.calls.reverify(*record, first)
-    return [asked, *(chain.calls.supply(*record, part) for part in rest)]
-
-
-def owners_needed(spec: ModelSpec) -> int:
-    """Distinct owners without which no larger committee can be drawn."""
-    return size_of(spec.committee) + 1
+def _is_to(sent: Mapping[str, Any], contract: ChecksumAddress) -> bool:
+    return str(sent.get("to")).lower() == contract.lower()
