@@ -18,19 +18,11 @@ from verillm.trace import Trace
 from verillm.types import TaskId
 
 
-class FolderEngine(Generic[Cache]):
-    """`Engine` over a model folder, but for what runs in it: `load` gives the model at the start.
+class FolderFacts:
+    """What an engine says of its model, read from the folder when it is first asked."""
 
-    `load` raises `EngineUnavailable` if that cannot be.
-    """
-
-    def __init__(
-        self, folder: str | Path, limits: Limits, load: Callable[[], Model[Cache]]
-    ) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
-        self._limits = limits
-        self._load = load
-        self._runner: Runner[Cache] | None = None
 
     @cached_property
     def _config(self) -> ModelConfig:
@@ -55,6 +47,21 @@ class FolderEngine(Generic[Cache]):
     def end_tokens(self) -> tuple[int, ...]:
         """Ids that end an item."""
         return self._config.end_tokens
+
+
+class FolderEngine(FolderFacts, Generic[Cache]):
+    """`Engine` over a model folder, but for what runs in it: `load` gives the model at the start.
+
+    `load` raises `EngineUnavailable` if that cannot be.
+    """
+
+    def __init__(
+        self, folder: str | Path, limits: Limits, load: Callable[[], Model[Cache]]
+    ) -> None:
+        super().__init__(folder)
+        self._limits = limits
+        self._load = load
+        self._runner: Runner[Cache] | None = None
 
     def start(self) -> None:
         """Load the model and start the thread."""

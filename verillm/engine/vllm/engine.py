@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 from verillm.engine import Dtype, OnToken, WeightTransform
-from verillm.engine.config import ModelConfig, read_config
+from verillm.engine.folder import FolderFacts
 from verillm.engine.running import Limits, Spent
 from verillm.engine.vllm.driver import Driver
 from verillm.engine.vllm.rows import GIB, Room
 from verillm.engine.vllm.serving import Options, load
 from verillm.errors import EngineUnavailable
-from verillm.model import Shape
 from verillm.task import Task
 from verillm.trace import Trace
 from verillm.types import TaskId
 
 
-class VllmEngine:
+class VllmEngine(FolderFacts):
     """`Engine` on vLLM; see `verillm.engine.vllm` for what stands where.
 
     `max_batch` requests run at once, over a key-value cache of `max_tokens`; a pass takes at most
@@ -42,35 +41,11 @@ class VllmEngine:
         states_disk: int = 64 * GIB,
         states_folder: Path | None = None,
     ) -> None:
-        self._folder = Path(folder)
+        super().__init__(folder)
         self._limits = Limits(rows=max_batch, tokens=max_tokens, chunk=chunk)
         self._options = Options(dtype, max_batch, max_tokens, chunk, attention, compiled, weights)
         self._room = Room(states_memory, states_disk, states_folder)
         self._driver: Driver | None = None
-
-    @cached_property
-    def _config(self) -> ModelConfig:
-        return read_config(self._folder)
-
-    @property
-    def spec_shape(self) -> Shape:
-        """Shape of every trace."""
-        return self._config.shape
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of token ids."""
-        return self._config.vocabulary
-
-    @property
-    def context(self) -> int:
-        """Most tokens of prompt and output together."""
-        return self._config.context
-
-    @property
-    def end_tokens(self) -> tuple[int, ...]:
-        """Ids that end an item."""
-        return self._config.end_tokens
 
     @property
     def spent(self) -> Spent:
