@@ -19,6 +19,7 @@ from verillm.chain.reads import (
     DepositState,
     JobState,
     PairSums,
+    PlaceState,
     Round,
     SeatState,
     Status,
@@ -39,6 +40,7 @@ Ask = tuple[str, str, tuple[Any, ...], Any]
 
 _MONEY: Final = (events.Paid, events.Slashed, events.Burnt)
 _ACCOUNT: Final = [int] * 5 + [str]
+_PLACE: Final = [str, int, int, int, int, Hash32, Hash32]
 _ROUND: Final = [JobId, *[int] * 4, tuple[int, ...]]
 
 
@@ -194,6 +196,7 @@ class Beside:
         for job in watched.jobs:
             yield ("VeriLLM", "jobState", (job,), JobState), ours.job_state(job)
             yield from self._rounds(ours.job_state(job).record)
+            yield from self._places(job)
 
     def _rest(self) -> Iterator[tuple[Ask, Any]]:
         ours, watched = self.reference, self.watched
@@ -214,6 +217,15 @@ class Beside:
         yield ("Adjudicator", "roundOf", at, Round), self.reference.round_of(record)
         for pair, sums in found.sums.items():
             yield ("Adjudicator", "pairOf", (*at, *pair), PairSums), _sums(sums)
+
+    def _places(self, job: JobId) -> Iterator[tuple[Ask, Any]]:
+        panel = self.reference.state.panels.get(job)
+        size, replaced = (0, 0) if panel is None else (len(panel.places), panel.replaced)
+        yield ("VeriLLM", "panelOf", (job,), tuple), (size, replaced)
+        for index, place in enumerate(() if panel is None else panel.places):
+            yield ("VeriLLM", "placeOf", (job, index), PlaceState), place
+            number = self.reference.task_number_of(job, index + 1)
+            yield ("VeriLLM", "taskNumberOf", (job, index + 1), int), number
 
     def _read(self, asked: Sequence[Ask]) -> list[Any]:
         """All answers in one round trip."""
@@ -238,6 +250,8 @@ def _decoded(contract: str, name: str, values: tuple[Any, ...], kind: Any, data:
         return Round(*artifacts.decode(outputs, data, _ROUND))
     if kind is JobState:
         return JobState(*artifacts.decode(outputs, data, [Status, int, Hash32]))
+    if kind is PlaceState:
+        return PlaceState(*artifacts.decode(outputs, data, _PLACE))
     if kind is PairSums:
         return artifacts.decode(outputs, data, [PairSums])[0]
     found = artifacts.decode(outputs, data)

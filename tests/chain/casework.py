@@ -81,7 +81,7 @@ class Case:
     posting: Posting | None = None
     sealing: Sealing | None = None
     claiming: Claiming | None = None
-    done: set[tuple[int, int, int]] = field(default_factory=set)
+    made: dict[tuple[int, int], tuple[Task, CommittedTrace]] = field(default_factory=dict)
 
     @property
     def commitment(self) -> Hash32:
@@ -164,36 +164,50 @@ class Casework:
         values = [case.job, case.quote, case.seat, case.commitment, case.outputs_root, case.lock]
         return [*values, *signatures]
 
+    def members(self, case: Case) -> list[tuple[ChecksumAddress, int]]:
+        """Who has to commit beside the inferencer, and the number of its task."""
+        panel = self.reference.state.panels.get(self.id_of(case))
+        if panel is not None:
+            return [(place.owner, place.number) for place in panel.places]
+        posting = posted(case)
+        drawn = self.reference.drawn_seats(posting, self._seed(case))
+        return [(owner, k) for k, (_, owner) in enumerate(drawn, start=1)]
+
     def seal(self, case: Case, keys: Mapping[ChecksumAddress, LocalAccount]) -> list[Any]:
         """The arguments of `seal`: the drawn committee runs its tasks and signs."""
-        posting = posted(case)
-        beacon = self.reference.hashes[posting.posted_block]
-        seed = draw(case.secret, posting.commitment, beacon)
-        count = min(case.job.requests, len(case.requests))
-        shown = checked_requests(seed, count, self.spec.checked_requests)
-        drawn = self.reference.drawn_seats(posting, seed)
-        members = [
-            self._member(case, k, owner, shown) for k, (_, owner) in enumerate(drawn, start=1)
-        ]
-        case.runs[1:] = members
+        members = self.members(case)
+        case.runs[1:] = [self.member(case, party)[1] for party in range(1, len(members) + 1)]
         signatures = [
             sign(self.domain, run.commitment, keys[owner])
-            for run, (_, owner) in zip(members, drawn, strict=True)
+            for run, (owner, _) in zip(case.runs[1:], members, strict=True)
         ]
-        inners = [run.commitment.inner for run in members]
-        return [posting, case.secret, case.runs[0].inner, inners, signatures]
+        inners = [run.commitment.inner for run in case.runs[1:]]
+        return [posted(case), case.secret, case.runs[0].inner, inners, signatures]
+
+    def member(self, case: Case, party: int) -> tuple[Task, CommittedTrace]:
+        """What the member in a place was given, and what it made of it."""
+        owner, number = self.members(case)[party - 1]
+        if (party, number) not in case.made:
+            case.made[party, number] = self._member(case, party, number, owner)
+        return case.made[party, number]
+
+    def _seed(self, case: Case) -> Hash32:
+        posting = posted(case)
+        beacon = self.reference.hashes[posting.posted_block]
+        return draw(case.secret, posting.commitment, beacon)
 
     def _member(
-        self, case: Case, k: int, owner: ChecksumAddress, shown: Sequence[int]
-    ) -> CommittedTrace:
-        plan = case.plan
+        self, case: Case, party: int, number: int, owner: ChecksumAddress
+    ) -> tuple[Task, CommittedTrace]:
+        plan, count = case.plan, min(case.job.requests, len(case.requests))
+        shown = checked_requests(self._seed(case), count, self.spec.checked_requests)
         # Who was handed another text commits to it: one of another length, or with another token.
-        wrong = (*plan.output, 90) if k % 2 else (*plan.output[:-2], 90, 91)
-        output = wrong if k in plan.other else plan.output
+        wrong = (*plan.output, 90) if party % 2 else (*plan.output[:-2], 90, 91)
+        output = wrong if party in plan.other else plan.output
         task = verification_task(
             case.secret,
             self.id_of(case),
-            k,
+            number,
             [(q, case.requests[q]) for q in shown],
             [output] * len(shown),
             owner,
@@ -203,7 +217,7 @@ class Casework:
             0,
             [2] * len(shown),
         )
-        return self._run(plan, k, task, [(1, 1)] * len(shown))
+        return task, self._run(plan, party, task, [(1, 1)] * len(shown))
 
     def _run(
         self, plan: Plan, party: int, task: Task, outputs: Sequence[Sequence[int]]

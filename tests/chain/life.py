@@ -225,6 +225,12 @@ class Life(RuleBasedStateMachine):
     def _at(self, *status: Status) -> list[Case]:
         return [case for case in self.cases if self._state(case).status in status]
 
+    def _newest(self, *status: Status, before: int = 0) -> Case:
+        """The newest that stands there, or one before it; first those whose time is not over."""
+        found = self._at(*status)
+        open_ = [case for case in found if self._state(case).deadline > self.beside.now]
+        return (open_ or found)[-1 - before :][0]
+
     def _case(self, which: int) -> Case:
         """The newest ones most: old ones are over."""
         return self.cases[-1 - min(which, 5) % len(self.cases)]
@@ -257,6 +263,7 @@ class Life(RuleBasedStateMachine):
         """By anyone, with nothing but time: no party is needed."""
         ways: dict[Status, Callable[[], tuple[str, tuple[Any, ...]]]] = {
             Status.POSTED: lambda: ("refund", (posted(case),)),
+            Status.SUMMONED: lambda: ("dismiss", (posted(case),)),
             Status.SEALED: lambda: ("challenge", self.work.record(case)),
             Status.CLAIMED: lambda: (
                 "challenge" if self.work.forced(case) else "finalize",

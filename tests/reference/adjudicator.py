@@ -6,8 +6,8 @@ from itertools import combinations
 
 import numpy as np
 
-from tests.reference.docket import Docket
 from tests.reference.state import Place, Round, require
+from tests.reference.summons import Summons
 from verillm.chain import events
 from verillm.chain.calls import Checked, Opening
 from verillm.chain.reads import Round as RoundState
@@ -26,7 +26,7 @@ Record = tuple[Posting, Sealing, Claiming]
 NOTHING = PairStatistics(0, 0, 0)
 
 
-class Adjudicator(Docket):
+class Adjudicator(Summons):
     """Rounds are found by the record that they are about."""
 
     def reveal(

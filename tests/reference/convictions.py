@@ -74,7 +74,8 @@ class Convictions(Demands):
         posting, sealing, claiming = record
         identity = self._identity(posting)
         state = self.job_state(identity)
-        require(state.status not in (Status.NONE, Status.POSTED), "StatusWrong")
+        early = (Status.NONE, Status.POSTED, Status.SUMMONED)
+        require(state.status not in early, "StatusWrong")
         known = (record_hash(posting, sealing), record_hash(posting, sealing, claiming))
         require(state.record in known, "RecordMismatch")
         return identity, state.status

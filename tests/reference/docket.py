@@ -75,10 +75,7 @@ class Docket(Roster):
         """Show the secret, seal the drawn committee's commitments, fix the fee."""
         identity = self._at(Status.POSTED, posting)
         self._require_before(identity)
-        require(draw_commit(secret) == posting.quote.draw_commit, "DrawCommitMismatch")
-        rebuilt = struct_hash(Commitment(task_id(secret, identity, 0), inner_hash(inner)))
-        whole = inner.items == posting.job.requests
-        require(rebuilt == posting.commitment and whole, "CommitmentMismatch")
+        self._require_inferencer(identity, posting, secret, inner)
         beacon = self._beacon_of(posting.posted_block)
         seats = self.drawn_seats(posting, draw(secret, posting.commitment, beacon))
         require(len(inners) == len(seats), "CommitteeSizeWrong")
@@ -180,6 +177,15 @@ class Docket(Roster):
         self._lock(quote.scheduler, bond)
         return bond
 
+    def _require_inferencer(
+        self, identity: JobId, posting: Posting, secret: Hash32, inner: Inner
+    ) -> None:
+        """The secret is the quote's, and with it the inner is what was posted."""
+        require(draw_commit(secret) == posting.quote.draw_commit, "DrawCommitMismatch")
+        rebuilt = struct_hash(Commitment(task_id(secret, identity, 0), inner_hash(inner)))
+        whole = inner.items == posting.job.requests
+        require(rebuilt == posting.commitment and whole, "CommitmentMismatch")
+
     # ── Where a job stands ──────────────────────────────────────────────────────────────────────
     def _at(
         self,
@@ -237,14 +243,18 @@ class Docket(Roster):
         claimer: ChecksumAddress | None = None,
         challenger: ChecksumAddress | None = None,
         finder: ChecksumAddress | None = None,
+        members: tuple[Member, ...] = (),
     ) -> None:
-        """Pay what `verillm.settlement` says to whom it says; bonds of disputes are free again."""
+        """Pay what `verillm.settlement` says to whom it says; bonds of disputes are free again.
+
+        `members` are those of a committee that was summoned and never sealed.
+        """
         identity = self._identity(posting)
         state = self.job_state(identity)
         self.state.jobs[identity] = JobState(Status.FINAL, 0, state.record)
         del self.state.escrows[identity]
         self.events.append(events.Finalized(identity, ending.outcome, reason))
-        committee = () if sealing is None else sealing.committee
+        committee = members if sealing is None else sealing.committee
         fee = 0 if sealing is None else sealing.fee
         locks = tuple(member.lock for member in committee)
         self._unlock(posting.worker, posting.lock)

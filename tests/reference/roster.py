@@ -120,15 +120,17 @@ class Roster(Ledger):
         stays = seat.left_at == 0 or seat.left_at >= time
         return seat.owner != ZERO_ADDRESS and seat.active_from < time and stays
 
-    def drawn_seats(self, posting: Posting, seed: Hash32) -> list[tuple[int, ChecksumAddress]]:
-        """The committee of a posted job, in drawn order."""
+    def drawn_seats(
+        self, posting: Posting, seed: Hash32, size: int = 0
+    ) -> list[tuple[int, ChecksumAddress]]:
+        """The committee of a posted job, in drawn order; with `size`, and who comes after it."""
         model = posting.quote.model_id
 
         def eligible(slot: int) -> str | None:
             seat = self.seat_of(model, slot)
             return seat.owner if self._active_at(seat, posting.posted_at) else None
 
-        size = self._known(model).spec.committee
+        size = size or self._known(model).spec.committee
         try:
             drawn = draw_seats(seed, posting.slots, eligible, posting.worker, size)
         except DrawExhausted:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from typing import Self
 
 from verillm.chain.deployment import ZERO_ADDRESS
-from verillm.chain.reads import DepositState, JobState, SeatState, Status
+from verillm.chain.reads import DepositState, JobState, PlaceState, SeatState, Status
 from verillm.model import ModelSpec
 from verillm.settlement import Judged
 from verillm.statistics import PairStatistics
@@ -13,6 +13,7 @@ from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, Reason
 NO_JOB = JobState(Status.NONE, 0, Hash32(bytes(32)))
 NO_DEPOSIT = DepositState(0, 0, 0)
 NO_SEAT = SeatState(ZERO_ADDRESS, 0, 0, 0)
+NO_PLACE = PlaceState(ZERO_ADDRESS, 0, 0, 0, 0, Hash32(bytes(32)), Hash32(bytes(32)))
 
 
 class Refused(Exception):
@@ -62,6 +63,17 @@ class Model:
     slots: int = 0
     owners: int = 0
     free: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A committee that is summoned: what its job's first summons drew, and who was replaced."""
+
+    secret: Hash32
+    beacon: Hash32
+    scheduler: ChecksumAddress
+    places: tuple[PlaceState, ...]
+    replaced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +145,8 @@ class State:
     escrows: dict[JobId, int] = field(default_factory=dict)
     kept: dict[int, Hash32] = field(default_factory=dict)
     nonces: dict[tuple[ChecksumAddress, ChecksumAddress, int], bool] = field(default_factory=dict)
+    panels: dict[JobId, Panel] = field(default_factory=dict)
+    busy: dict[ChecksumAddress, int] = field(default_factory=dict)
     disputes: dict[JobId, Dispute] = field(default_factory=dict)
     demands: dict[JobId, Demand] = field(default_factory=dict)
     punished: dict[JobId, frozenset[int]] = field(default_factory=dict)

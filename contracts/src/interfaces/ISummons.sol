@@ -67,7 +67,7 @@ interface ISummons is ILedger {
     ) external;
 
     /// @notice Answers a summons with a commitment that the member signed; whoever sends it, the member gets the
-    /// `answerFee`. Late is better than never: it counts until the place is taken by another, or the job is over.
+    /// `answerFee`. Late is better than never: it counts until the place is taken by another, or sealing is over.
     function answer(JobId jobId, uint256 index, Inner calldata inner, bytes calldata signature)
         external;
 
