@@ -254,13 +254,9 @@ contract Adjudicator is IAdjudicator {
         for (uint256 k = 0; k < total - size; ++k) {
             uint256 party = size + 1 + k;
             if ((round.mismatched >> party) & 1 != 0) continue;
-            bool shown = !revealed || round.served[party] == round.positions;
-            require(shown || block.timestamp >= round.openBy, DeadlineNotReached(round.openBy));
-            bool isNear = shown && (round.nonFinite >> party) & 1 == 0;
+            bool isNear = _hasOpened(round, party, revealed);
             bool isStrange = !isNear;
-            if (isNear && clique != 0) {
-                (isNear, isStrange) = _stand(round, model, party, clique, size);
-            }
+            if (isNear && clique != 0) (isNear, isStrange) = _stand(round, model, party, clique);
             if (isNear) near |= uint8(1 << k); // at most 7
             if (isStrange) strange |= uint8(1 << k);
         }
@@ -517,18 +513,27 @@ contract Adjudicator is IAdjudicator {
         return silent & uint8(~round.mismatched); // parties are at most 7
     }
 
+    /// @dev Whether a witness opened finite states at all positions; nobody can where no request was revealed.
+    function _hasOpened(Round storage round, uint256 party, bool revealed)
+        private
+        view
+        returns (bool)
+    {
+        bool shown = !revealed || round.served[party] == round.positions;
+        require(shown || block.timestamp >= round.openBy, DeadlineNotReached(round.openBy));
+        return shown && (round.nonFinite >> party) & 1 == 0;
+    }
+
     /// @dev Whether a witness agrees with a member of the clique, and whether it is a stranger to each of them; one
     /// that nobody compared with somebody is neither.
-    function _stand(
-        Round storage round,
-        Check storage model,
-        uint256 party,
-        uint256 clique,
-        uint256 size
-    ) private view returns (bool near, bool strange) {
+    function _stand(Round storage round, Check storage model, uint256 party, uint256 clique)
+        private
+        view
+        returns (bool near, bool strange)
+    {
         uint256 cells = uint256(round.positions) * model.layers;
         strange = true;
-        for (uint256 member = 1; member <= size; ++member) {
+        for (uint256 member = 1; clique >> (member - 1) != 0; ++member) {
             if ((clique >> (member - 1)) & 1 == 0) continue;
             PairStatistics memory sums = round.statistics[_pair(member, party)];
             if (sums.cells != cells) {

@@ -185,38 +185,22 @@ contract Prover is IProver {
         Witness[] calldata witnesses,
         Rival calldata rival
     ) external {
-        uint256 required = VerdictLib.majority(sealing.committee.length);
-        require(witnesses.length >= required, TooFewMembers(witnesses.length, required));
+        _requireMajority(sealing, witnesses);
         _requireModel(posting, spec, given);
         _requireTask(sealing, 0, given);
         _requireItem(given);
         _requireLeaf(given.inner, given.index, made);
-        uint256 prompt = 4 * uint256(given.item.length);
-        _require(prompt != 0 && tokens.length > prompt, "tokens");
-        bytes32 root = TaskLib.tokensRoot(given.item.salt, tokens[:prompt]);
-        _require(root == given.item.tokensRoot, "prompt");
-        _requireOwnOutput(network, posting, sealing, made, tokens[prompt:]);
-        root = TaskLib.tokensRoot(given.item.salt, tokens[:tokens.length - 4]);
-        uint256 position = witnesses[0].entry.position;
-        _require(
-            position + 1 >= given.item.length && 4 * (position + 1) < tokens.length, "position"
-        );
-        uint32 token = TaskLib.token(tokens, position + 1);
-        _requireRows(spec, token, rival);
+        _requirePrompt(given.item, tokens);
+        _requireOwnOutput(network, posting, sealing, made, tokens[4 * uint256(given.item.length):]);
+        uint256 position = _chosenAt(given.item, tokens, witnesses[0]);
+        _requireRows(spec, TaskLib.token(tokens, position + 1), rival);
+        bytes32 root = TaskLib.tokensRoot(given.item.salt, tokens[:tokens.length - 4]);
         for (uint256 i = 0; i < witnesses.length; ++i) {
-            Witness calldata witness = witnesses[i];
-            bool ascends = witness.party > (i == 0 ? 0 : witnesses[i - 1].party);
-            require(ascends, PartiesNotAscending(witness.party));
-            _require(witness.entry.position == position, "position");
-            _require(witness.entry.token == TaskLib.token(tokens, position), "token");
-            _require(witness.given.item.seed == given.item.seed, "seed");
-            _require(witness.given.item.tokensRoot == root, "verification");
-            _require(4 * uint256(witness.given.item.length) + 4 == tokens.length, "verification");
-            _requireWitness(posting, sealing, witness);
-            Margin memory found =
-                _margin(spec, given.item, witness.entry, witness.finalState, token, rival);
-            uint256 allowed = spec.profile.marginMaxRefund;
-            require(found.margin > int256(allowed), MarginWithin(found.margin, allowed));
+            _requireSameRun(witnesses[i], given.item.seed, root, tokens, position);
+            _requireWitness(posting, sealing, witnesses[i]);
+            _requireBeaten(
+                spec, given.item, witnesses[i], TaskLib.token(tokens, position + 1), rival
+            );
         }
         IProvable(network).overrule(posting, sealing, claiming, msg.sender);
     }
@@ -592,6 +576,34 @@ contract Prover is IProver {
 
     // ── Margins ─────────────────────────────────────────────────────────────────────────────────
 
+    /// @dev Members, each once: the inferencer is none.
+    function _requireMajority(Sealing calldata sealing, Witness[] calldata witnesses) private pure {
+        uint256 required = VerdictLib.majority(sealing.committee.length);
+        require(witnesses.length >= required, TooFewMembers(witnesses.length, required));
+        uint256 last = 0;
+        for (uint256 i = 0; i < witnesses.length; ++i) {
+            require(witnesses[i].party > last, PartiesNotAscending(witnesses[i].party));
+            last = witnesses[i].party;
+        }
+    }
+
+    /// @dev The item's prompt stands before an output in `tokens`.
+    function _requirePrompt(Item calldata item, bytes calldata tokens) private pure {
+        uint256 prompt = 4 * uint256(item.length);
+        _require(prompt != 0 && tokens.length > prompt, "tokens");
+        _require(TaskLib.tokensRoot(item.salt, tokens[:prompt]) == item.tokensRoot, "prompt");
+    }
+
+    /// @dev The position whose state chose a token of the output.
+    function _chosenAt(Item calldata item, bytes calldata tokens, Witness calldata witness)
+        private
+        pure
+        returns (uint256 position)
+    {
+        position = witness.entry.position;
+        _require(position + 1 >= item.length && 4 * (position + 1) < tokens.length, "position");
+    }
+
     function _requireWitness(
         Posting calldata posting,
         Sealing calldata sealing,
@@ -605,6 +617,35 @@ contract Prover is IProver {
         _requireItem(given);
         _requireLeaf(given.inner, given.index, witness.made);
         _requireEntry(given.inner.taskHash, witness.made, witness.entry);
+    }
+
+    /// @dev The witness ran prompt and output under the inferencer's seed, and shows its state at that position.
+    function _requireSameRun(
+        Witness calldata witness,
+        bytes32 seed,
+        bytes32 root,
+        bytes calldata tokens,
+        uint256 position
+    ) private pure {
+        Item calldata item = witness.given.item;
+        _require(witness.entry.position == position, "position");
+        _require(witness.entry.token == TaskLib.token(tokens, position), "token");
+        _require(item.seed == seed, "seed");
+        bool same = item.tokensRoot == root && 4 * uint256(item.length) + 4 == tokens.length;
+        _require(same, "verification");
+    }
+
+    /// @dev By the witness's state the rival beats the token.
+    function _requireBeaten(
+        ModelSpec calldata spec,
+        Item calldata item,
+        Witness calldata witness,
+        uint32 token,
+        Rival calldata rival
+    ) private pure {
+        Margin memory found = _margin(spec, item, witness.entry, witness.finalState, token, rival);
+        uint256 allowed = spec.profile.marginMaxRefund;
+        require(found.margin > int256(allowed), MarginWithin(found.margin, allowed));
     }
 
     /// @dev Both rows lie under the model's head root, and its logits are rows times states.
@@ -634,12 +675,9 @@ contract Prover is IProver {
     ) private pure returns (Margin memory found) {
         bool shown = state.length == 2 * uint256(spec.hidden) && sha256(state) == entry.finalState;
         _require(shown, "finalState");
-        found = MarginLib.between(
-            state,
-            rival.token.bits,
-            rival.rival.bits,
-            MarginLib.noise(item.seed, entry.position, token, rival.id, item.sampling.temperature)
-        );
+        int256 gap =
+            MarginLib.noise(item.seed, entry.position, token, rival.id, item.sampling.temperature);
+        found = MarginLib.between(state, rival.token.bits, rival.rival.bits, gap);
         if (MarginLib.truncates(item.sampling)) {
             uint256 required = spec.profile.logitTau;
             require(found.ahead >= int256(required), NotARival(found.ahead, required));

@@ -7,6 +7,7 @@ import {
     Item,
     JobId,
     Member,
+    ModelId,
     ModelSpec,
     Outcome,
     Posting,
@@ -48,23 +49,10 @@ abstract contract Summonses is ISummons, Panels {
         JobId jobId = _convene(posting, secret, inner);
         Place storage place = _placeOf(jobId, index);
         require(place.answerBy == 0, AlreadySummoned(index));
-        bytes32 taskId = HashLib.taskId(secret, jobId, place.number);
-        SummonsLib.requireTask(
-            SummonsLib.Expected(taskId, place.owner, posting.quote.modelId, posting.job.requests),
-            spec,
-            task
-        );
-        uint256 work = SummonsLib.requireItems(spec, task, items, tokens);
-        place.taskHash = TaskLib.hashTask(task);
+        _requireTask(posting, secret, jobId, place, spec, task);
         _requireSigned(posting.quote.scheduler, _hashTypedDataV4(place.taskHash), signature);
-        uint40 answerBy = _queue(place.owner, work);
-        uint256 latest = _latestSeal(posting.postedAt) - SEAL_WINDOW;
-        require(answerBy <= latest, SummonsTooLate(answerBy, latest));
-        place.answerBy = answerBy;
-        JobLib.State storage job = _jobs[jobId];
-        job.summon(Math.max(job.deadline, uint256(answerBy) + SEAL_WINDOW).toUint40());
-        place.lock = _lockUpTo(place.owner, posting.lock);
-        _lock(posting.quote.scheduler, ANSWER_FEE);
+        uint40 answerBy =
+            _await(posting, jobId, place, SummonsLib.requireItems(spec, task, items, tokens));
         emit Summoned(jobId, place.owner, index, answerBy, task, items, tokens, signature);
     }
 
@@ -221,6 +209,38 @@ abstract contract Summonses is ISummons, Panels {
             (place.owner, place.seat, place.number) = (owners[i], seats[i], uint16(i + 1));
         }
         emit Convened(jobId, secret, inner, seats, owners);
+    }
+
+    /// @dev Takes the task of a place's member into the place.
+    function _requireTask(
+        Posting memory posting,
+        bytes32 secret,
+        JobId jobId,
+        Place storage place,
+        ModelSpec calldata spec,
+        Task calldata task
+    ) private {
+        bytes32 taskId = HashLib.taskId(secret, jobId, place.number);
+        (ModelId modelId, uint256 requests) = (posting.quote.modelId, posting.job.requests);
+        SummonsLib.requireTask(
+            SummonsLib.Expected(taskId, place.owner, modelId, requests), spec, task
+        );
+        place.taskHash = TaskLib.hashTask(task);
+    }
+
+    /// @dev Puts the member under its lock and the job's end behind its answer.
+    function _await(Posting memory posting, JobId jobId, Place storage place, uint256 work)
+        private
+        returns (uint40 answerBy)
+    {
+        answerBy = _queue(place.owner, work);
+        uint256 latest = _latestSeal(posting.postedAt) - SEAL_WINDOW;
+        require(answerBy <= latest, SummonsTooLate(answerBy, latest));
+        place.answerBy = answerBy;
+        JobLib.State storage job = _jobs[jobId];
+        job.summon(Math.max(job.deadline, uint256(answerBy) + SEAL_WINDOW).toUint40());
+        place.lock = _lockUpTo(place.owner, posting.lock);
+        _lock(posting.quote.scheduler, ANSWER_FEE);
     }
 
     function _placeOf(JobId jobId, uint256 index) private view returns (Place storage place) {

@@ -49,30 +49,14 @@ abstract contract TaskClaims is IWages, Panels {
         bytes[] calldata outputs,
         bytes[2] calldata signatures
     ) external {
-        uint256 from = uint256(task.deadline) + SEAL_WINDOW;
-        JobLib.requireAfter(from);
-        JobLib.requireBefore(from + UNBONDING);
+        _requireDue(task.deadline);
         _requireSigned(scheduler, _hashTypedDataV4(inner.taskHash), signatures[0]);
         uint256 tokens = ClaimLib.requireWork(task, items, inner, leaves, outputs);
         bytes32 commitment = HashLib.hashCommitment(task.taskId, HashLib.hashInner(inner));
         _requireSigned(task.worker, _hashTypedDataV4(commitment), signatures[1]);
-        uint256 due = Math.min(task.fee, tokens * _priceOf(task, seat));
-        TaskClaim storage claim = _openNew(commitment, scheduler, task, due);
-        claim.seat = seat;
-        claim.outputsRoot = ClaimLib.outputsRoot(leaves);
-        emit TaskClaimed(
-            commitment,
-            scheduler,
-            task.worker,
-            claim.amount,
-            claim.collectableAt,
-            seat,
-            task,
-            inner,
-            leaves,
-            outputs,
-            signatures[1]
-        );
+        _openNew(task, scheduler, seat, commitment, tokens);
+        _taskClaims[commitment].outputsRoot = ClaimLib.outputsRoot(leaves);
+        _announce(commitment, scheduler, task, inner, leaves, outputs, signatures[1]);
     }
 
     /// @inheritdoc IWages
@@ -169,16 +153,27 @@ abstract contract TaskClaims is IWages, Panels {
 
     // ── Steps ───────────────────────────────────────────────────────────────────────────────────
 
+    function _requireDue(uint256 deadline) private view {
+        uint256 from = deadline + SEAL_WINDOW;
+        JobLib.requireAfter(from);
+        JobLib.requireBefore(from + UNBONDING);
+    }
+
     /// @dev Locks what is claimed on the scheduler, and the task's exposure on the worker.
-    function _openNew(bytes32 commitment, address scheduler, Task calldata task, uint256 due)
-        private
-        returns (TaskClaim storage claim)
-    {
-        claim = _taskClaims[commitment];
+    function _openNew(
+        Task calldata task,
+        address scheduler,
+        uint32 seat,
+        bytes32 commitment,
+        uint256 tokens
+    ) private {
+        uint256 due = Math.min(task.fee, tokens * _priceOf(task, seat));
+        TaskClaim storage claim = _taskClaims[commitment];
         require(claim.worker == address(0), AlreadyClaimed(commitment));
         uint96 amount = _lockUpTo(scheduler, due);
         require(amount != 0, StakeInsufficient(scheduler, 0, due));
         _lock(task.worker, task.lock);
+        claim.seat = seat;
         claim.scheduler = scheduler;
         claim.amount = amount;
         claim.worker = task.worker;
@@ -187,6 +182,31 @@ abstract contract TaskClaims is IWages, Panels {
         claim.collectableAt = _from(UNBONDING);
         claim.taskId = task.taskId;
         claim.modelId = task.modelId;
+    }
+
+    function _announce(
+        bytes32 commitment,
+        address scheduler,
+        Task calldata task,
+        Inner calldata inner,
+        ItemLeaf[] calldata leaves,
+        bytes[] calldata outputs,
+        bytes calldata signature
+    ) private {
+        TaskClaim storage claim = _taskClaims[commitment];
+        emit TaskClaimed(
+            commitment,
+            scheduler,
+            task.worker,
+            claim.amount,
+            claim.collectableAt,
+            claim.seat,
+            task,
+            inner,
+            leaves,
+            outputs,
+            signature
+        );
     }
 
     /// @dev The exposure becomes the job's lock; the scheduler pays for the client, and the bond.
