@@ -2,47 +2,41 @@
 
 The protocol's logits are float32 products of the committed bfloat16 state and bfloat16 head rows.
 A serving engine computes its own, rounded to bfloat16, for a fraction of the price. They differ
-from the exact ones by less than `slack`, so what is decided by more than that needs no exact ones:
-they are computed for the few entries that can still win. `check_slack` holds the bound against the
-model's own head before it serves.
+from the exact ones by rounding and by how they were summed (`verillm.engine.vllm.head.margin`), so
+what is decided by more than that needs no exact ones: they are computed for the few entries that
+can still win. A row where they turn out to differ by more is decided by exact logits alone.
 
-Noise is drawn for the few that can win at all. Truncation (top-k, top-p, min-p) compares masses:
-exact logits of all entries near the best one bound the nucleus from both sides, and only if an
-entry between the bounds wins are all logits computed, and the reference decides.
+Truncation (top-k, top-p, min-p) needs no list of what is kept: only whether the best entry is. The
+mass above it has bounds; where these do not decide, the likeliest few get exact logits, and if that
+is not enough the whole row does, and the reference decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verillm.engine.sampler import G_MAX, choose
-from verillm.errors import ModelNotTraceable, NonFiniteLogits
-from verillm.hashing import word
+from verillm.engine.vllm.head import Head, margin
+from verillm.engine.vllm.noise import draw_all
+from verillm.engine.vllm.nucleus import Doubles, Nucleus, around, around_but
+from verillm.errors import NonFiniteLogits
 from verillm.request import Sampling
-from verillm.sampling import gumbel, philox4x32_10, truncates
-from verillm.types import PPM, Bits, Floats, Hash32, Ints, Mask, Words
+from verillm.sampling import gumbel, truncates
+from verillm.types import PPM, Bits, Floats, Hash32, Ints
 
-SLACK = 2.0**-6
-"""Of the greatest magnitude in a row: eight times what rounding to bfloat16 can lose."""
 LIKELY = 3.0
-"""Within so many temperatures of the best logit the first look draws noise."""
+"""Within so many temperatures of the best logit the first look computes noise."""
 FIRST_LOOK = 256
 """Entries of the first look at most: any few will do."""
-ROUNDING = 1e-4
+ADDING = 1e-4
 """More than float32 loses where a score is added up."""
-DENSE = 8
-"""From a share of one in so many on, all words of a row are drawn: four cost what one does."""
-REACH = 12.0
-"""Within so many temperatures of the best logit entries have exact logits under truncation."""
-CLOSE = 1e-9
-"""Relative difference of two masses that float64 may order either way."""
-BLOCK = 8192
-"""Head rows that are float32 at once."""
+LIKELIEST = 512
+"""So many entries get exact logits where bounds on the engine's do not decide what is kept."""
+LEAST_NOISE = -20.0
+"""Below every Gumbel value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,216 +48,140 @@ class Choice:
     position: int
 
 
-class Head(Protocol):
-    """Exact logits of committed final states; a row is a state's index in `finals`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """The engine's logits of one state: `best` and what `sums` may be off, of all entries `widest`.
 
-    def some(self, finals: Bits, rows: Ints, ids: Ints) -> Floats:
-        """Return those of pairs (row, id)."""
-        ...
+    Entries from `surely` on are kept by truncation, those below `perhaps` are not; of those between
+    `nucleus` says more by their exact logits.
+    """
 
-    def all(self, final: Bits) -> Floats:
-        """Return those [vocabulary] of one state."""
-        ...
+    logits: Floats
+    choice: Choice
+    best: float
+    sums: float
+    widest: float
+    nucleus: Nucleus | None = None
+    surely: float = -np.inf
+    perhaps: float = -np.inf
 
 
-class HeadRows:
-    """`Head` over bfloat16 rows [vocabulary, hidden] on any device."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """The entries of a row that may win, ascending, and what noise adds to their logits."""
 
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
+    ids: Ints
+    noise: Floats
 
-    def some(self, finals: Bits, rows: Ints, ids: Ints) -> Floats:
-        """Multiply the picked rows only."""
-        import torch
 
-        device = self._rows.device
-        picked = self._rows[torch.from_numpy(ids).to(device)].float()
-        states = self._wide(finals)[torch.from_numpy(rows).to(device)]
-        found: Floats = (picked * states).sum(-1).cpu().numpy()
-        return found
-
-    def all(self, final: Bits) -> Floats:
-        """Multiply all rows, a block at a time: no second copy of the head in float32."""
-        import torch
-
-        state = self._wide(final)
-        starts = range(0, len(self._rows), BLOCK)
-        parts = [self._rows[start : start + BLOCK].float() @ state for start in starts]
-        found: Floats = torch.cat(parts).cpu().numpy()
-        return found
-
-    def _wide(self, finals: Bits) -> Any:
-        import torch
-
-        states = torch.from_numpy(np.ascontiguousarray(finals).view(np.int16))
-        return states.view(torch.bfloat16).to(self._rows.device).float()
+EMPTY = Pool(np.zeros(0, np.intp), np.zeros(0, np.float32))
 
 
 def choose_batch(
-    head: Head, finals: Bits, logits: Floats, choices: Sequence[Choice]
+    head: Head, finals: Bits, logits: Sequence[Floats], choices: Sequence[Choice], slack: float
 ) -> list[int | NonFiniteLogits]:
     """Return each row's token, or why there is none.
 
-    finals : uint16 [rows, hidden]. logits : float32 [rows, vocabulary], the engine's own.
+    finals : uint16 [rows, hidden]. logits : float32 [vocabulary] of each row, the engine's own,
+    rounded to bfloat16. slack : what `measure_slack` found.
     """
-    lowest, highest = logits.min(axis=-1), logits.max(axis=-1)
-    found: list[int | NonFiniteLogits] = []
-    plain = []
-    for row, choice in enumerate(choices):
-        found.append(0)
-        if not (np.isfinite(lowest[row]) and np.isfinite(highest[row])):
-            place = f"logits at position {choice.position} are not finite"
-            found[row] = NonFiniteLogits(place)
-        elif truncates(choice.sampling):
-            found[row] = _choose_truncated(head, finals[row], logits[row], choice)
-        else:
-            plain.append(row)
-    if plain:
-        picked = [choices[row] for row in plain]
-        tokens = _choose_plain(head, finals[plain], logits[plain], picked)
-        for row, token in zip(plain, tokens, strict=True):
-            found[row] = token
-    return found
+    if not choices:
+        return []
+    rows = [_read(own, choice, slack) for own, choice in zip(logits, choices, strict=True)]
+    pools = [_pool(row) if isinstance(row, Row) else EMPTY for row in rows]
+    counts = [len(pool.ids) for pool in pools]
+    pairs = np.repeat(np.arange(len(rows)), counts), np.concatenate([pool.ids for pool in pools])
+    exact = np.split(head.some(finals, *pairs), np.cumsum(counts)[:-1])
+    return [
+        _decide(head, final, row, pool, part) if isinstance(row, Row) else row
+        for final, row, pool, part in zip(finals, rows, pools, exact, strict=True)
+    ]
 
 
-def _choose_plain(head: Head, finals: Bits, logits: Floats, choices: Sequence[Choice]) -> list[int]:
-    """Choose without truncation."""
-    temperatures = np.array([c.sampling.temperature / PPM for c in choices], np.float32)
-    best = logits.max(axis=-1)
-    slack = np.abs(logits).max(axis=-1) * np.float32(SLACK)
-    reached = best - slack
-    found = []
-    for row, choice in enumerate(choices):
-        ids, noise = _contenders(logits[row], float(slack[row]), float(best[row]), choice)
-        found.append((np.full(len(ids), row), ids, temperatures[row] * noise))
-    rows, ids, noise = (np.concatenate(part) for part in zip(*found, strict=True))
-    rough = logits[rows, ids] + noise
-    top = reached.copy()
-    np.maximum.at(top, rows, rough)
-    close = rough + slack[rows] >= (top - slack)[rows]
-    rows, ids, noise = rows[close], ids[close], noise[close]
-    scores = head.some(finals, rows, ids) + noise
-    tokens = np.zeros(len(choices), np.intp)
-    order = np.lexsort((-ids, scores, rows))  # the best of a row last, among equals the lower id
-    tokens[rows[order]] = ids[order]
-    return [int(token) for token in tokens]
+def _read(logits: Floats, choice: Choice, slack: float) -> Row | NonFiniteLogits:
+    lowest, best = float(logits.min()), float(logits.max())
+    greatest = max(-lowest, best)
+    if not (np.isfinite(lowest) and np.isfinite(best)):
+        return NonFiniteLogits(f"logits at position {choice.position} are not finite")
+    sums = slack * greatest
+    widest = float(margin(greatest, sums))
+    if not truncates(choice.sampling):
+        return Row(logits, choice, best, sums, widest)
+    nucleus = Nucleus(around(logits, sums), choice.sampling)
+    return Row(logits, choice, best, sums, widest, nucleus, *nucleus.cuts())
 
 
-def _contenders(logits: Floats, slack: float, best: float, choice: Choice) -> tuple[Ints, Floats]:
-    """Return the ids of one row that may win, and their noise.
+def _pool(row: Row) -> Pool:
+    """Return the entries of one row that may win.
 
     Whoever wins has a score that some likely token surely reaches: a logit within the greatest
     noise of it, and a noise that makes up for what the best logit lacks. The second bound is one on
     random words, and leaves a few of a hundred, so that noise itself is computed for few.
     """
-    temperature = choice.sampling.temperature / PPM
-    if temperature == 0:
-        ids = np.flatnonzero(logits >= best - 2 * slack)
-        return ids, np.zeros(len(ids), np.float32)
-    likely = np.flatnonzero(logits >= best - LIKELY * temperature)[:FIRST_LOOK]
-    noise = gumbel(_words(choice, likely))
-    reached = float((logits[likely] + np.float32(temperature) * noise).max()) - slack - ROUNDING
-    near = logits >= reached - slack - temperature * float(G_MAX)
-    least = _least_word((reached - best - slack) / temperature)
-    if np.count_nonzero(near) * DENSE > len(logits):
-        drawn = _blocks(choice, np.arange(-(-len(logits) // 4))).ravel()[: len(logits)]
-        ids = np.flatnonzero(near & (drawn >= least))
-        return ids, gumbel(drawn[ids])
-    ids = np.flatnonzero(near)
-    drawn = _words(choice, ids)
-    heavy = drawn >= least
-    return ids[heavy], gumbel(drawn[heavy])
+    logits, factor = row.logits, row.choice.sampling.temperature / PPM
+    if factor == 0:
+        ids = np.flatnonzero(logits >= row.best - 2 * row.widest)
+        return Pool(ids, np.zeros(len(ids), np.float32))
+    temperature = np.float32(factor)
+    drawn = draw_all(row.choice.seed, row.choice.position, len(logits))
+    likely = np.flatnonzero(logits >= row.best - LIKELY * factor)[:FIRST_LOOK]
+    reached = _reached(row, likely, temperature * gumbel(drawn[likely]))
+    least = _least_word((reached - row.best - row.widest) / factor)
+    near = max(row.perhaps, reached - row.widest - factor * float(G_MAX))
+    ids = np.flatnonzero((logits >= near) & (drawn >= least))
+    noise = temperature * gumbel(drawn[ids])
+    reached = max(reached, _reached(row, ids, noise))
+    close = logits[ids] + margin(logits[ids], row.sums) + noise + ADDING >= reached
+    return Pool(ids[close], noise[close])
+
+
+def _reached(row: Row, ids: Ints, noise: Floats) -> float:
+    """Return the score that some surely kept one of these entries surely has."""
+    logits = row.logits[ids]
+    least = (logits + noise - margin(logits, row.sums))[logits >= row.surely]
+    return float(least.max(initial=-np.inf)) - ADDING
 
 
 def _least_word(noise: float) -> np.uint32:
     """Return a word below which Gumbel values are less than `noise`."""
-    share = np.exp(-np.exp(-noise))
+    share = np.exp(-np.exp(-max(noise, LEAST_NOISE)))
     return np.uint32(max(0, int((share * 2.0**24 - 1) / 2) - 1) << 9)
 
 
-def _choose_truncated(head: Head, final: Bits, logits: Floats, choice: Choice) -> int:
-    """Choose one row's token under truncation."""
-    temperature = np.float32(choice.sampling.temperature / PPM)
-    slack = float(np.abs(logits).max()) * SLACK
-    floor = float(logits.max()) - REACH * float(temperature)
-    is_near = logits >= floor - slack
-    ids = np.flatnonzero(is_near)
-    exact = head.some(final[None], np.zeros(len(ids), np.intp), ids)
-    bounds = _nucleus(exact, logits[~is_near], floor, slack, choice.sampling)
-    if bounds is not None:
-        surely, perhaps = bounds
-        ids, exact, surely = ids[perhaps], exact[perhaps], surely[perhaps]
-        noise = gumbel(_words(choice, ids))
-        winner = np.argmax(exact + temperature * noise)
-        if surely[winner]:
-            return int(ids[winner])
-    return choose(head.all(final), choice.sampling, choice.seed, choice.position)
+def _decide(head: Head, final: Bits, row: Row, pool: Pool, exact: Floats) -> int:
+    """Choose by the exact logits of the pool, of a few more, or of all."""
+    rough = row.logits[pool.ids].astype(np.float64)
+    apart = margin(rough, row.sums)
+    token = None
+    if np.all(np.abs(exact - rough) <= apart):
+        token = _winner(pool, exact, row.nucleus, rough + apart)
+        if token is None:
+            token = _look_closer(head, final, row, pool)
+    if token is None:
+        token = choose(head.all(final), row.choice.sampling, row.choice.seed, row.choice.position)
+    return token
 
 
-def _nucleus(
-    exact: Floats, rest: Floats, floor: float, slack: float, sampling: Sampling
-) -> tuple[Mask, Mask] | None:
-    """Return which entries with exact logits are kept surely and which perhaps; None if entries of
-    `rest` may be kept too.
+def _winner(pool: Pool, exact: Floats, nucleus: Nucleus | None, known: Doubles) -> int | None:
+    """Return the best of a pool that is kept; None if that is open.
 
-    No entry of `rest` exceeds `floor`, nor is any more than `slack` from its exact logit.
+    `known` are the greatest logits by which `nucleus` knows the pool.
     """
-    scale = PPM / sampling.temperature
-    best = float(exact.max())
-    order = np.argsort(-exact, kind="stable")
-    order = order[exact[order] > floor]  # beyond, an entry of the rest may lie between
-    weights = np.exp((exact.astype(np.float64) - best) * scale)
-    shifted = np.exp((rest.astype(np.float64) - best) * scale).sum()
-    spread = np.exp(slack * scale)
-    least, most = weights.sum() + shifted / spread, weights.sum() + shifted * spread
-    ranked = weights[order]
-    through = np.cumsum(ranked)
-    ratio = ranked / ranked[0]
-    top_p, min_p = sampling.top_p / PPM, sampling.min_p / PPM
-    ends = [
-        bool(sampling.top_k) and len(order) >= sampling.top_k,
-        through[-1] / most >= top_p + CLOSE,
-        np.exp((floor - best) * scale) < min_p - CLOSE,
-    ]
-    if not any(ends):
-        return None
-    is_top = np.arange(len(order)) < (sampling.top_k or len(order))
-    is_off = sampling.top_p == PPM
-    above = through - ranked
-    surely = is_top & (is_off | (above / least < top_p - CLOSE)) & (ratio >= min_p + CLOSE)
-    perhaps = is_top & (is_off | (above / most < top_p + CLOSE)) & (ratio >= min_p - CLOSE)
-    surely[0] = perhaps[0] = True
-    masks = np.zeros((2, len(exact)), np.bool_)
-    masks[0, order[surely]] = masks[1, order[perhaps]] = True
-    return masks[0], masks[1]
+    best_first = np.lexsort((pool.ids, -(exact + pool.noise)))
+    if nucleus is None:
+        return int(pool.ids[best_first[0]])
+    wide = exact.astype(np.float64)
+    surely, perhaps = nucleus.judge(wide, wide, known)
+    at = next((at for at in best_first if perhaps[at]), None)
+    return int(pool.ids[at]) if at is not None and surely[at] else None
 
 
-def _words(choice: Choice, ids: Ints) -> Words:
-    """Return the random word of each id, as `verillm.sampling.words` draws it."""
-    found: Words = _blocks(choice, ids >> 2)[np.arange(len(ids)), ids & 3]
-    return found
-
-
-def _blocks(choice: Choice, blocks: Ints) -> Words:
-    """Return [n, 4]: the words of the four ids of each block."""
-    keys = np.array(_numbers(choice.seed), np.uint32)
-    counter = np.empty((len(blocks), 4), np.uint32)
-    counter[:, 0] = blocks
-    counter[:, 1:] = (choice.position, keys[2], keys[3])
-    return philox4x32_10(counter, keys[:2])
-
-
-def _numbers(seed: Hash32) -> tuple[int, ...]:
-    data = word(seed, "seed")[:16]
-    return tuple(int.from_bytes(data[start : start + 4], "big") for start in range(0, 16, 4))
-
-
-def check_slack(head: Head, finals: Bits, logits: NDArray[np.float32]) -> None:
-    """Raise `ModelNotTraceable` unless the engine's logits are within half a slack of the exact."""
-    for final, rough in zip(finals, logits, strict=True):
-        difference = np.abs(head.all(final) - rough).max()
-        if not difference <= np.abs(rough).max() * SLACK / 2:
-            raise ModelNotTraceable(
-                "the engine's logits are not final states times head rows: "
-                f"they differ by up to {difference:.3f}"
-            )
+def _look_closer(head: Head, final: Bits, row: Row, pool: Pool) -> int | None:
+    """Choose by the exact logits of the likeliest too."""
+    count = min(LIKELIEST, len(row.logits))
+    likeliest = np.argpartition(row.logits, -count)[-count:]
+    ids = np.union1d(likeliest, pool.ids)
+    exact = head.some(final[None], np.zeros(len(ids), np.intp), ids)
+    nucleus = Nucleus(around_but(row.logits, row.sums, ids, exact), row.choice.sampling)
+    mine = exact[np.searchsorted(ids, pool.ids)]
+    return _winner(pool, mine, nucleus, mine.astype(np.float64))

@@ -23,7 +23,8 @@ from typing import Protocol
 
 from verillm.engine import OnToken
 from verillm.engine.running import Generation, Limits, RunningTask, Spent
-from verillm.engine.vllm.choosing import Choice, Head, choose_batch
+from verillm.engine.vllm.choosing import Choice, choose_batch
+from verillm.engine.vllm.head import Head
 from verillm.engine.vllm.rows import Room
 from verillm.errors import EngineOutOfMemory, EngineUnavailable, InputError, VeriLLMError
 from verillm.model import Shape
@@ -55,7 +56,9 @@ class Listener(Protocol):
         ...
 
     def choose(self, finals: Bits, logits: Floats) -> list[int]:
-        """Return a token for the last row of each span of the same pass."""
+        """Return a token for the last row of each span of the same pass; logits are rounded to
+        bfloat16.
+        """
         ...
 
 
@@ -65,6 +68,11 @@ class Serving(Protocol):
     @property
     def head(self) -> Head:
         """Exact logits of what is served."""
+        ...
+
+    @property
+    def slack(self) -> float:
+        """What `measure_slack` found of the logits that `Listener.choose` gets."""
         ...
 
     def add(self, tokens: Sequence[int], most: int, ends: Sequence[int]) -> str:
@@ -225,7 +233,7 @@ class Driver:
             self.keeper.close()
             self._started.set_exception(error)
             return
-        self._serving, self._head = serving, serving.head
+        self._serving = serving
         self._started.set_result(None)
         while self._wait_for_work():
             self._drop_lost(serving)
@@ -379,7 +387,8 @@ class Driver:
         rows = [row for row, is_ready in enumerate(self._ready) if is_ready]
         requests = [request for row in rows if (request := self._spans[row]) is not None]
         choices = [_choice(request.generation) for request in requests]
-        found = choose_batch(self._head, finals[rows], logits[rows], choices)
+        own = [logits[row] for row in rows]
+        found = choose_batch(self._serving.head, finals[rows], own, choices, self._serving.slack)
         self.spent.choosing += time.perf_counter() - began
         tokens = [0] * len(self._spans)
         for row, request, token in zip(rows, requests, found, strict=True):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,9 @@ import numpy as np
 from verillm.engine import Dtype, WeightTransform
 from verillm.engine.bits import to_bits
 from verillm.engine.config import ModelConfig, read_config
-from verillm.engine.vllm.choosing import HeadRows, check_slack
+from verillm.engine.vllm import noise
 from verillm.engine.vllm.driver import Listener, Span
+from verillm.engine.vllm.head import LEAST_SHARE, HeadRows, measure_slack
 from verillm.engine.vllm.requirements import check_attention, check_installed
 from verillm.engine.weights import tensors
 from verillm.errors import (
@@ -48,6 +50,7 @@ ENVIRONMENT = {
 PROBE_TOKENS = 16
 BLOCK = 128
 """Tokens of the largest cache block that a backend takes by itself."""
+LIBRARY = "llvmlite.binding.ffi"
 HEAD_NAMES = ("lm_head.weight", "model.embed_tokens.weight")
 _numbers = itertools.count()
 _alone = threading.Lock()
@@ -79,6 +82,7 @@ def load(folder: Path, options: Options, listener: Listener) -> VllmServing:
         raise ModelNotTraceable(f"{folder.name}: logits are more than final state times head rows")
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    noise.prepare()
     if not _alone.acquire(blocking=False):
         raise EngineUnavailable("another model runs on vLLM in this process")
     try:
@@ -149,7 +153,23 @@ def _start(folder: Path, config: ModelConfig, options: Options) -> Any:
         arguments["attention_backend"] = options.attention
     if options.compiled:  # a full graph replays without the model's Python, and so without hooks
         arguments["compilation_config"] = {"cudagraph_mode": "PIECEWISE"}
-    return LLMEngine.from_engine_args(EngineArgs(**arguments))
+    with _library_out_of_sight():
+        return LLMEngine.from_engine_args(EngineArgs(**arguments))
+
+
+@contextlib.contextmanager
+def _library_out_of_sight() -> Iterator[None]:
+    """Hide numba's compiler library where vLLM's start looks.
+
+    On CPUs the start reads all attributes of all modules, and breaks at that library's handle: it
+    answers to any name, `__dict__` too.
+    """
+    hidden = sys.modules.pop(LIBRARY, None)
+    try:
+        yield
+    finally:
+        if hidden is not None:
+            sys.modules[LIBRARY] = hidden
 
 
 def _cache_bytes(folder: Path, options: Options) -> int:
@@ -240,6 +260,7 @@ class VllmServing:
         self._engine = engine
         self._runner = runner
         self.head = head
+        self.slack = LEAST_SHARE
         self._hooks = Hooks(runner, listener)
 
     def add(self, tokens: Sequence[int], most: int, ends: Sequence[int]) -> str:
@@ -286,7 +307,7 @@ class VllmServing:
         random = np.random.default_rng(1)
         hidden = self._engine.model_config.get_hidden_size()
         finals = to_bits(random.standard_normal((PROBE_TOKENS, hidden)).astype(np.float32))
-        check_slack(self.head, finals, self._hooks.logits_of(finals))
+        self.slack = measure_slack(self.head, finals, self._hooks.logits_of(finals))
 
     def close(self) -> None:
         """Free the model, and let another one load."""
@@ -314,11 +335,11 @@ class Hooks:
         runner.sampler = _sampler(self._sample)
 
     def logits_of(self, finals: Bits) -> Any:
-        """Return the engine's own logits of committed final states, as float32 in numpy."""
+        """Return the engine's own logits of committed final states."""
         import torch
 
         states = torch.from_numpy(finals.view(np.int16)).view(torch.bfloat16)
-        return self._logits(states.to(self._runner.device)).float().cpu().numpy()
+        return _rounded(self._logits(states.to(self._runner.device)))
 
     def _pass(self, *arguments: Any, **more: Any) -> Any:
         final = self._forward(*arguments, **more)
@@ -349,8 +370,15 @@ class Hooks:
         import torch
 
         finals = self._finals.contiguous().view(torch.int16).cpu().numpy().view(np.uint16)
-        tokens = self._listener.choose(finals, logits.float().cpu().numpy())
+        tokens = self._listener.choose(finals, _rounded(logits))
         return torch.tensor(tokens, dtype=torch.int32, device=logits.device)[:, None]
+
+
+def _rounded(logits: Any) -> Any:
+    """Return logits rounded to bfloat16, as float32 in main memory."""
+    import torch
+
+    return logits.to(torch.bfloat16).cpu().float().numpy()
 
 
 def _leaving(states: list[Any], rows: int) -> Callable[[], Bits]:

@@ -19,6 +19,7 @@ from verillm.engine.running import Limits
 from verillm.engine.vllm import driver, requirements
 from verillm.engine.vllm.driver import Driver, Listener, Span
 from verillm.engine.vllm.engine import VllmEngine
+from verillm.engine.vllm.head import LEAST_SHARE
 from verillm.engine.vllm.rows import Room
 from verillm.errors import (
     AttentionUnsupported,
@@ -75,6 +76,10 @@ class StandIn:
     @property
     def head(self) -> StandIn:
         return self
+
+    @property
+    def slack(self) -> float:
+        return LEAST_SHARE
 
     def some(self, finals: Bits, rows: Ints, ids: Ints) -> Floats:
         found: Floats = self._logits(finals)[rows, ids]
