@@ -1,6 +1,7 @@
 """The tables of the documentation against the code that they speak of."""
 
 import dataclasses
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tools import error_table
+from verillm.errors import VeriLLMError
 from verillm.types import Outcome, Reason
 from verillm_node import config
 from verillm_verifier.audit import Exit, Standing
@@ -17,6 +19,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 OPERATORS = (DOCS / "operators.md").read_text()
 PROTOCOL = (DOCS / "protocol.md").read_text()
 AUDIT = (DOCS / "audit.md").read_text()
+ATTACKS = (DOCS / "attacks.md").read_text()
 
 
 def test_the_operators_page_lists_every_error_code_with_its_status_and_remedy() -> None:
@@ -56,6 +59,33 @@ def test_the_audit_page_lists_every_exit_code_and_standing() -> None:
     cells = {row[0].strip("`") for row in all_rows(AUDIT)}
     assert {str(int(code)) for code in Exit} <= cells
     assert {standing.value for standing in Standing} <= cells
+
+
+def attack_rows() -> list[list[str]]:
+    return [row for row in all_rows(ATTACKS) if row[0] not in ("attack", "---")]
+
+
+def test_the_attacks_page_has_every_party_and_answers_every_attack_by_a_test() -> None:
+    parties = re.findall(r"^## By the (\w+)|^## By a (\w+)", ATTACKS, re.MULTILINE)
+    named = {one or other for one, other in parties}
+    assert named == {"inferencer", "verifier", "scheduler", "client", "chain"}
+    assert len(attack_rows()) >= 55
+    for row in attack_rows():
+        assert len(row) == 4 and all(row), f"a cell is missing: {row[0]}"
+        assert re.search(r"`[\w/.]+::\w+`", row[2]), f"no test: {row[0]}"
+
+
+def test_the_attacks_page_answers_by_codes_proofs_and_errors_that_there_are() -> None:
+    known = {reason.name.lower() for reason in Reason} | set(codes(VeriLLMError))
+    for file in (DOCS.parent / "verillm" / "chain" / "abi").glob("*.json"):
+        known |= {entry.get("name", "") for entry in json.loads(file.read_text())["abi"]}
+    for row in attack_rows():
+        for name in re.findall(r"`(\w+)`", row[1]):
+            assert name in known, f"{row[0]}: {name}"
+
+
+def codes(kind: type[VeriLLMError]) -> list[str]:
+    return [kind.code, *(code for each in kind.__subclasses__() for code in codes(each))]
 
 
 @pytest.mark.parametrize("kind", [config.WorkerSettings, config.SchedulerSettings])

@@ -138,10 +138,11 @@ def test_a_chain_that_slashed_the_honest_is_contradicted(honest: Played, head: H
         assert (result.standing, result.exit) == (Standing.CONTRADICTS, Exit.CONTRADICTED)
 
 
+@pytest.mark.parametrize("name", ["int4", "int8_row", "perturbed", "shuffled", "copied", "garbage"])
 def test_one_cheating_verifier_is_a_suspect_and_moves_nothing(
-    engines: Engines, spec: ModelSpec, head: HeadRows
+    engines: Engines, spec: ModelSpec, head: HeadRows, name: str
 ) -> None:
-    played = play(engines, spec, Story(cheats={2: ATTACKS["int4"]}))
+    played = play(engines, spec, Story(cheats={2: ATTACKS[name]}))
     result = audit(played.facts(paid=0b101), played.raw, head)
     assert result.verdict.accepted
     assert result.verdict.suspects == (2,)

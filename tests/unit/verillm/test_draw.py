@@ -4,9 +4,16 @@ from itertools import count
 import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
-from verillm.draw import checked_requests, draw, draw_seats, position_seed, positions
+from verillm.draw import (
+    checked_requests,
+    draw,
+    draw_seats,
+    is_forced,
+    position_seed,
+    positions,
+)
 from verillm.errors import DrawExhausted, InputError
 from verillm.types import Hash32
 
@@ -65,7 +72,22 @@ def test_a_draw_ends_after_256_steps_and_over_no_slots_at_once() -> None:
         draw_seats(Hash32(b"d" * 32), 0, nobody, "a", 1)
 
 
+def test_the_only_slot_is_drawn_and_an_exhausted_draw_says_what_it_lacked() -> None:
+    assert draw_seats(Hash32(b"d" * 32), 1, lambda slot: "b", "a", 1) == [(0, "b")]
+    with pytest.raises(DrawExhausted) as raised:
+        draw_seats(Hash32(b"d" * 32), 1, lambda slot: "b", "a", 2)
+    assert (raised.value.found, raised.value.required) == (1, 2)
+
+
+@given(SEEDS, st.integers(1, 9))
+def test_a_round_is_forced_where_its_own_word_of_the_draw_divides(seed: Hash32, every: int) -> None:
+    word = int.from_bytes(keccak(encode(["bytes32", "uint256"], [seed, 3])), "big")
+    assert is_forced(seed, every) is (word % every == 0)
+    assert is_forced(seed, 1) and not is_forced(seed, 0)
+
+
 @given(SEEDS, st.integers(1, 200), st.integers(1, 20))
+@example(Hash32(b"d" * 32), 20, 20)
 def test_checked_requests_are_all_or_the_first_distinct_of_the_stream(
     seed: Hash32, requests: int, wanted: int
 ) -> None:
@@ -77,6 +99,8 @@ def test_checked_requests_are_all_or_the_first_distinct_of_the_stream(
 
 
 @given(SEEDS, st.integers(0, 4095), st.integers(1, 60), st.integers(1, 60), st.integers(1, 40))
+@example(Hash32(b"d" * 32), 0, 10, 12, 20)
+@example(Hash32(b"d" * 32), 0, 1, 1, 1)
 def test_positions_are_distinct_never_zero_and_hold_the_last(
     seed: Hash32, request: int, prompt: int, new: int, wanted: int
 ) -> None:

@@ -44,7 +44,7 @@ from verillm.trace import (
     open_positions,
     trace_leaves,
 )
-from verillm.types import Hash32, Outcome, Reason, TaskId
+from verillm.types import Hash32, ModelId, Outcome, Reason, TaskId
 from verillm.verdict import PartyStatus, Verdict, judge, judge_bundle, paid_mask
 
 OTHER = TaskId(Hash32(b"o" * 32))
@@ -190,8 +190,18 @@ def test_an_output_cut_short_is_a_refund_for_its_length() -> None:
     verdict = judged(world)
     assert kind(verdict) == (Outcome.REFUND, Reason.LENGTH)
     assert paid_mask(verdict) == 0b111
-    with pytest.raises(EvidenceError, match="length"):
+    with pytest.raises(EvidenceError, match="length") as raised:
         check_bundle(world.bundle, world.posting, world.sealing, SPEC, DOMAIN, SEAL_BEACON)
+    assert raised.value.party == 0
+    assert verdict.details.fact == raised.value.message
+    assert "by its own commitment" in raised.value.message
+
+
+def test_a_fault_of_the_inferencer_leaves_the_committee_judged_by_its_states() -> None:
+    plan = replace(only(2, other_states), finish=lambda output: tuple(t or 1 for t in output[:3]))
+    verdict = judged(make_world(plan))
+    assert kind(verdict) == (Outcome.REFUND, Reason.LENGTH)
+    assert verdict.suspects == (2,) and paid_mask(verdict) == 0b101
 
 
 def test_an_output_padded_past_its_end_token_is_a_refund_for_that() -> None:
@@ -246,6 +256,16 @@ def test_a_task_that_is_not_the_clients_request_is_a_refund_for_that() -> None:
 
     world = make_world(Plan(task=altered))
     assert kind(judged(world)) == (Outcome.REFUND, Reason.TASK_MISMATCH_INFERENCER)
+
+
+def test_a_task_for_another_version_of_the_model_is_a_refund_for_that() -> None:
+    def stale(party: int, task: Task) -> Task:
+        return task if party else replace(task, model_id=ModelId(Hash32(b"o" * 32)))
+
+    assert kind(judged(make_world(Plan(task=stale)))) == (
+        Outcome.REFUND,
+        Reason.TASK_MISMATCH_INFERENCER,
+    )
 
 
 @pytest.mark.parametrize("field", ["seed", "tokens"])
@@ -473,6 +493,67 @@ def test_a_false_bundle_is_missing_evidence_and_convicts_nobody(
     assert kind(judged(forge(honest))) == (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)
 
 
+FACTS: dict[str, str] = {
+    "another_job": "another job",
+    "another_quote": "another job",
+    "no_requests": "other requests than drawn",
+    "requests_swapped": "other requests than drawn",
+    "request_path": "request {0} is not the client's",
+    "output_path": "output {0} is not the posted one",
+    "no_output": "a request without tokens",
+    "other_output": "output {0} is not the posted one",
+    "output_outside_vocabulary": "output {0} is not the posted one",
+    "party_twice": "a party stands twice",
+    "party_not_drawn": "a party that was not drawn",
+    "inferencers_task": "another task than committed to",
+    "opening_of_no_request": "an opening of no checked request",
+    "opening_elsewhere": "an opening of another item",
+    "another_secret": "another secret",
+    "another_beacon": "other requests than drawn",
+    "committee_short": "a committee of another size",
+}
+
+
+@pytest.mark.parametrize(("name", "fact"), FACTS.items(), ids=FACTS)
+def test_a_false_bundle_is_told_by_the_fact_that_is_false(
+    honest: World, name: str, fact: str
+) -> None:
+    found = judged(FALSE_BUNDLES[name](honest)).details.fact
+    assert fact.format(honest.bundle.checked[0].index) in found
+
+
+@pytest.mark.parametrize(
+    ("name", "party"),
+    [
+        ("inferencers_task", 0),
+        ("forged_state", 0),
+        ("opening_of_no_request", 1),
+        ("opening_elsewhere", 1),
+        ("openings_swapped", 1),
+        ("another_job", None),
+        ("party_not_drawn", None),
+    ],
+)
+def test_a_false_bundle_names_the_party_whose_evidence_is_false(
+    honest: World, name: str, party: int | None
+) -> None:
+    world = FALSE_BUNDLES[name](honest)
+    with pytest.raises(EvidenceError) as raised:
+        check_bundle(world.bundle, world.posting, world.sealing, SPEC, DOMAIN, SEAL_BEACON)
+    assert raised.value.party == party
+
+
+def test_a_job_of_another_quote_than_its_clients_or_another_posting_is_told(honest: World) -> None:
+    quote = replace(honest.posting.quote, expiry=1)
+    posting = replace(honest.posting, quote=quote)
+    other = replace(reseed(honest, quote=quote), posting=posting)
+    assert "another quote than the client's" in judged(other).details.fact
+    posting = replace(honest.posting, commitment=Hash32(b"x" * 32))
+    assert "another commitment than posted" in judged(replace(honest, posting=posting)).details.fact
+    spec = judged(honest, spec=replace(SPEC, positions=9))
+    assert "the spec of another model" in spec.details.fact
+
+
 def test_the_spec_of_another_model_is_missing_evidence(honest: World) -> None:
     verdict = judged(honest, spec=replace(SPEC, positions=9))
     assert kind(verdict) == (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)
@@ -505,11 +586,7 @@ def test_an_item_leaf_that_contradicts_the_posted_output_is_a_refund() -> None:
     assert kind(judged(world)) == (Outcome.REFUND, Reason.OUTPUT_MISMATCH)
 
 
-def test_errors_name_the_party_and_judge_never_sees_them(honest: World) -> None:
-    world = FALSE_BUNDLES["openings_swapped"](honest)
-    with pytest.raises(EvidenceError) as raised:
-        check_bundle(world.bundle, world.posting, world.sealing, SPEC, DOMAIN, SEAL_BEACON)
-    assert raised.value.party == 1
+def test_evidence_that_holds_together_is_judged(honest: World) -> None:
     evidence = check_bundle(
         honest.bundle, honest.posting, honest.sealing, SPEC, DOMAIN, SEAL_BEACON
     )

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -199,6 +201,8 @@ def test_dismissed_pays_who_answered_and_burns_the_locks_of_the_silent() -> None
     assert result.burnt == held.bond - 702 - 66 + 1_505
     with pytest.raises(InputError):
         settle(TERMS, held, Ending(Outcome.ACCEPT, Way.DISMISSED))
+    with pytest.raises(InputError):
+        settle(TERMS, replace(held, locks=()), Ending(Outcome.REFUND, Way.DISMISSED))
 
 
 TOKENS = Claim(Outcome.SLASH, Reason.MARGIN_MAX)
@@ -279,6 +283,14 @@ def test_fee_is_capped_and_demands_round_up() -> None:
         lambda: Terms(10_000, 7_000, 2_000, 1_001, 0, 1, 1),
         lambda: Terms(10_000, 7_000, 3_000, 0, 0, 0, 1),
         lambda: Terms(10_000, 11_000, 2_000, -3_000, 0, 1, 1),
+        lambda: Terms(10_000, 0, 9_000, 1_000, 0, 1, 1),
+        lambda: Terms(10_000, 9_000, 0, 1_000, 0, 1, 1),
+        lambda: Terms(10_000, 7_000, 2_000, 1_000, 0, 0, 1),
+        lambda: Terms(10_000, 7_000, 2_000, 1_000, 0, 1, 0),
+        lambda: Terms(10_000, 7_000, 2_000, 1_000, -1, 1, 1),
+        lambda: Stakes(10, -1, 20, 40, (1,)),
+        lambda: Stakes(10, 10, 9, 40, (1,)),
+        lambda: Stakes(10, 10, 20, 38, (-1,)),
         lambda: Stakes(10, 11, 20, 40, (1,)),
         lambda: Stakes(10, 10, 20, 37, (1,)),
         lambda: Stakes(10, 10, 20, 38, (21,)),
@@ -292,6 +304,13 @@ def test_what_the_contract_cannot_hold_is_refused(make: object) -> None:
     assert callable(make)
     with pytest.raises(InputError):
         make()
+
+
+def test_what_the_contract_can_just_hold_is_taken() -> None:
+    assert Terms(10_000, 1, 9_999, 0, 0, 1, 1).kappa_bps == BPS
+    assert Terms(10_000, 9_999, 1, 0, 0, 1, 1).scheduler_bps == 0
+    assert Stakes(0, 0, 0, 0, (0,)).locks == (0,)
+    assert Stakes(10, 10, 10, 25, (10, 0)).locks == (10, 0)
 
 
 def test_a_forced_round_pays_the_schedulers_share_to_who_opened() -> None:

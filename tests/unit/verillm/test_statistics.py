@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ from verillm.model import CheckProfile, LayerProfile
 from verillm.statistics import (
     FARTHEST,
     PairStatistics,
+    PaperStatistics,
     States,
     compare,
     compare_one,
@@ -178,8 +180,28 @@ def test_states_at_other_positions_do_not_compare() -> None:
     rng = np.random.default_rng(6)
     with pytest.raises(InputError):
         compare([states(rng, (1, 2))], [states(rng, (1, 3))], PROFILE, [4])
+    one, none = [states(rng, (1, 2))], list[States]()
+    for of in (compare, compare_one):
+        for x, y, prompts in ((one, none, [4]), (none, one, [4]), (one, one, list[int]())):
+            with pytest.raises(ValueError, match="zip"):
+                of(x, y, PROFILE, prompts)
     with pytest.raises(ValueError, match="zip"):
-        compare([states(rng, (1, 2))], [], PROFILE, [4])
+        paper_statistics(one, [])
+    with pytest.raises(ValueError, match="zip"):
+        distance_one([1, 2], [1], 0)
+
+
+def test_states_of_other_layers_than_the_profiles_do_not_compare() -> None:
+    one = states(np.random.default_rng(6), (1, 2))
+    for layers in (PROFILE.layers[:-1], (*PROFILE.layers, PROFILE.layers[0])):
+        with pytest.raises(InputError):
+            compare([one], [one], replace(PROFILE, layers=layers), [4])
+
+
+def test_nothing_compared_is_no_distance_and_no_agreement() -> None:
+    nothing = States((), np.zeros((0, 2, 16), np.uint16), np.zeros((0, 32), np.uint16))
+    assert compare([nothing], [nothing], PROFILE, [1]) == PairStatistics(0, 0, 0)
+    assert nothing.finite
 
 
 def test_the_papers_statistics_are_as_it_defines_them() -> None:
@@ -193,4 +215,29 @@ def test_the_papers_statistics_are_as_it_defines_them() -> None:
     same = paper_statistics([x], [x])
     assert (same.p_e, same.p_m, same.p_w, same.relative_l2) == (0.0, 0.0, 1.0, 0.0)
     nothing = paper_statistics([], [])
-    assert nothing.mismatches == 0
+    assert nothing == PaperStatistics(0.0, 0.0, 0.0, 0.0, 0)
+
+
+def test_the_papers_mantissas_are_far_over_64_apart_and_near_up_to_4() -> None:
+    def compared(one: int, other: int) -> PaperStatistics:
+        x, y = (
+            States((1,), np.full((1, 1, 2), 0x3F80, np.uint16), np.array([[bits] * 2], np.uint16))
+            for bits in (one, other)
+        )
+        return paper_statistics([x], [y])
+
+    assert [compared(0x3F80, 0x4000 + apart).p_m for apart in (64, 65)] == [0.0, 1.0]
+    assert [compared(0x3F80, 0x3F80 + apart).p_w for apart in (4, 5)] == [1.0, 0.5]
+    assert compared(0x3F80, 0xBF80).mismatches == 2  # a sign is as much as an exponent
+
+
+def test_the_papers_distance_is_the_median_over_positions_and_layers_relative_to_the_other() -> (
+    None
+):
+    ones, twos = np.full((3, 1, 4), 0x3F80, np.uint16), np.full((3, 1, 4), 0x4000, np.uint16)
+    x, y = States((1, 2, 3), twos, ones[:, 0]), States((1, 2, 3), ones, twos[:, 0])
+    # Slices are 1 apart from 1, finals 1 apart from 2.
+    assert paper_statistics([x], [y]).relative_l2 == 0.75
+    zero = States((1, 2, 3), np.zeros_like(ones), np.zeros_like(ones[:, 0]))
+    assert paper_statistics([zero], [zero]).relative_l2 == 0.0
+    assert paper_statistics([zero, x], [zero, x]).p_e == 0.0

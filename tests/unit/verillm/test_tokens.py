@@ -10,7 +10,7 @@ from verillm import tokens
 from verillm.errors import EvidenceError
 from verillm.head import HeadArray
 from verillm.request import Sampling
-from verillm.sampling import gumbel, select, words
+from verillm.sampling import gumbel, scores, select, words
 from verillm.statistics import to_floats
 from verillm.tokens import (
     Borders,
@@ -168,6 +168,21 @@ def test_power_one_swapped_token_is_slashed_by_its_margin() -> None:
     found = token_statistics([generated(Sampling(), spoil=17)], head(), PROFILE)
     assert judge_tokens(found, PROFILE) == (Outcome.SLASH, Reason.MARGIN_MAX)
     assert max(found.margins) == found.margins[17]
+
+
+def test_power_tokens_swapped_only_where_the_runner_up_is_near_are_seen_by_their_mean() -> None:
+    """A cheat that stays below the largest margin at each token still pays for all of them."""
+    honest, output = generated(Sampling()), []
+    _, finals = true_states(b"tokens-1", 40)
+    for at, logits in enumerate(head().logits(to_floats(finals))):
+        ranked = scores(logits, honest.sampling, SEED, 4 + at)
+        best, second = np.argsort(-ranked, kind="stable")[:2]
+        near = (ranked[best] - ranked[second]) * 1e6 < 0.9 * PROFILE.margin_max_refund
+        output.append(int(second if near else best))
+    changed = sum(a != b for a, b in zip(output, honest.output, strict=True))
+    found = token_statistics([replace(honest, output=tuple(output))], head(), PROFILE)
+    assert changed >= 3 and max(found.margins) <= PROFILE.margin_max_refund
+    assert judge_tokens(found, PROFILE) == (Outcome.REFUND, Reason.MARGIN_MEAN)
 
 
 def test_power_a_token_outside_the_nucleus_is_refused_by_that_reason() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.unit.verillm.builders import PROFILE, noisy, true_states
 from verillm.evidence import PartyStates
-from verillm.statistics import PairStatistics, States
+from verillm.statistics import PairStatistics, States, paper_statistics
 from verillm.types import Outcome, Reason
 from verillm.verdict import (
     PartyStatus,
@@ -153,6 +153,25 @@ def test_nothing_compared_is_never_accepted_even_where_the_profile_asks_for_noth
     assert kind(verdict) == (Outcome.INCONCLUSIVE, Reason.TOO_FEW_POSITIONS, ())
 
 
+def test_one_position_is_something_where_the_profile_asks_for_nothing() -> None:
+    lax = replace(PROFILE, min_positions=0)
+    assert decide([OPEN] * 4, pairs(3), 1, lax).accepted
+    few = decide([OPEN] * 4, pairs(3), 0, lax)
+    assert kind(few)[:2] == (Outcome.INCONCLUSIVE, Reason.TOO_FEW_POSITIONS)
+
+
+def test_a_verdict_keeps_what_it_rests_on() -> None:
+    statuses = {2: SILENT}
+    details = decided(statuses=statuses).details
+    assert details.statuses == (OPEN, OPEN, SILENT, OPEN)
+    assert details.pairs == {pair: NEAR for pair in ((0, 1), (0, 3), (1, 3))}
+    early = decided(positions=0, statuses=statuses).details
+    assert (early.statuses, early.pairs) == (details.statuses, details.pairs)
+    assert early.cliques == ((1, 3),)
+    none = decided(statuses={1: SILENT, 2: SILENT}).details
+    assert none.statuses == (OPEN, SILENT, SILENT, OPEN) and none.cliques == ()
+
+
 def test_an_inferencer_that_is_mismatched_is_missing_evidence_not_accepted() -> None:
     verdict = decided(statuses={0: MISMATCHED})
     assert kind(verdict)[:2] == (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)
@@ -257,6 +276,25 @@ def test_one_value_that_is_not_finite_slashes_an_inferencer_and_drops_a_verifier
     assert kind(verdict)[:2] == (Outcome.SLASH, Reason.NON_FINITE)
     verdict = judge_states([honest[0], honest[1], bad, honest[3]], PROFILE, [4])
     assert kind(verdict) == (Outcome.ACCEPT, Reason.NONE, (2,))
+
+
+def test_the_papers_statistics_stand_beside_each_open_verifier_and_the_inferencer() -> None:
+    honest = [party(key) for key in range(0, 40, 10)]
+    silent = [honest[0], PartyStates(None), *honest[2:]]
+    paper = judge_states(silent, PROFILE, [4]).details.paper
+    assert set(paper) == {(0, 2), (0, 3)}
+    assert honest[0].states is not None and honest[3].states is not None
+    assert paper[0, 3] == paper_statistics(honest[0].states, honest[3].states)
+    assert judge_states([PartyStates(None), *honest[1:]], PROFILE, [4]).details.paper == {}
+
+
+def test_positions_count_over_all_requests_together() -> None:
+    parties = [party(key).states or () for key in range(0, 40, 10)]
+    twice = [PartyStates((*states, *states)) for states in parties]
+    profile = replace(PROFILE, min_positions=16, over_refund=4)
+    assert judge_states(twice, profile, [4, 4]).accepted
+    more = replace(profile, min_positions=17)
+    assert judge_states(twice, more, [4, 4]).reason is Reason.TOO_FEW_POSITIONS
 
 
 def test_zeros_for_everyone_agree_with_nobody() -> None:
