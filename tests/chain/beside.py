@@ -12,6 +12,7 @@ import httpx
 from tests.chain.conftest import Net
 from tests.reference import Block, Network, Refused
 from tests.reference.ledger import DEAD
+from tests.reference.state import NO_CLAIM
 from verillm.chain import artifacts, events
 from verillm.chain.contract import Call, Chain, Mined
 from verillm.chain.reads import (
@@ -23,10 +24,11 @@ from verillm.chain.reads import (
     Round,
     SeatState,
     Status,
+    TaskClaimState,
 )
 from verillm.chain.reverts import decode_revert
 from verillm.statistics import PairStatistics
-from verillm.types import ChecksumAddress, Hash32, JobId, ModelId
+from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, TaskId
 
 GAS: Final = 15_000_000
 PATIENCE: Final = 60.0
@@ -41,6 +43,7 @@ Ask = tuple[str, str, tuple[Any, ...], Any]
 _MONEY: Final = (events.Paid, events.Slashed, events.Burnt)
 _ACCOUNT: Final = [int] * 5 + [str]
 _PLACE: Final = [str, int, int, int, int, Hash32, Hash32]
+_CLAIM: Final = [str, str, TaskId, int, int, int]
 _ROUND: Final = [JobId, *[int] * 4, tuple[int, ...]]
 
 
@@ -62,6 +65,7 @@ class Watched:
     keys: list[ChecksumAddress] = field(default_factory=list)
     seats: list[tuple[ModelId, int]] = field(default_factory=list)
     jobs: list[JobId] = field(default_factory=list)
+    claims: list[Hash32] = field(default_factory=list)
 
 
 class Beside:
@@ -117,11 +121,13 @@ class Beside:
         snapshot, state = self.net.rpc("evm_snapshot"), self.reference.state.copy()
         at = Block(self.reference.block, self.reference.now)
         lost, jobs = set(self.reference.lost), list(self.watched.jobs)
+        claims = list(self.watched.claims)
         try:
             yield
         finally:
             assert self.net.rpc("evm_revert", snapshot)
             self.reference.state, self.reference.lost, self.watched.jobs = state, lost, jobs
+            self.watched.claims = claims
             self.reference.now, self.reference.block = at.timestamp, at.number
 
     # ── Calls ───────────────────────────────────────────────────────────────────────────────────
@@ -198,6 +204,10 @@ class Beside:
             yield from self._rounds(ours.job_state(job).record)
             yield from self._places(job)
 
+        for claim in watched.claims:
+            found = ours.task_claim_of(claim) or NO_CLAIM
+            yield ("VeriLLM", "taskClaimOf", (claim,), TaskClaimState), found
+
     def _rest(self) -> Iterator[tuple[Ask, Any]]:
         ours, watched = self.reference, self.watched
         for owner in watched.holders:
@@ -250,6 +260,8 @@ def _decoded(contract: str, name: str, values: tuple[Any, ...], kind: Any, data:
         return Round(*artifacts.decode(outputs, data, _ROUND))
     if kind is JobState:
         return JobState(*artifacts.decode(outputs, data, [Status, int, Hash32]))
+    if kind is TaskClaimState:
+        return TaskClaimState(*artifacts.decode(outputs, data, _CLAIM))
     if kind is PlaceState:
         return PlaceState(*artifacts.decode(outputs, data, _PLACE))
     if kind is PairSums:

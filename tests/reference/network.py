@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.reference.convictions import Convictions
 from tests.reference.ledger import DEAD
 from tests.reference.state import Refused
+from tests.reference.wages import Wages
 from verillm.chain.deployment import Config
 from verillm.signing import Domain
 from verillm.types import ChecksumAddress, Hash32
@@ -20,7 +20,7 @@ class Block:
     timestamp: int
 
 
-class Network(Convictions):
+class Network(Wages):
     """The reference of VeriLLM, its extensions, its adjudicator and its token as one object.
 
     Entry points are those of `verillm.chain.calls.Calls`, by the same names and arguments; reads

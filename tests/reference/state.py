@@ -4,15 +4,23 @@ from dataclasses import dataclass, field, fields
 from typing import Self
 
 from verillm.chain.deployment import ZERO_ADDRESS
-from verillm.chain.reads import DepositState, JobState, PlaceState, SeatState, Status
+from verillm.chain.reads import (
+    DepositState,
+    JobState,
+    PlaceState,
+    SeatState,
+    Status,
+    TaskClaimState,
+)
 from verillm.model import ModelSpec
 from verillm.settlement import Judged
 from verillm.statistics import PairStatistics
-from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, Reason
+from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, Reason, TaskId
 
 NO_JOB = JobState(Status.NONE, 0, Hash32(bytes(32)))
 NO_DEPOSIT = DepositState(0, 0, 0)
 NO_SEAT = SeatState(ZERO_ADDRESS, 0, 0, 0)
+NO_CLAIM = TaskClaimState(ZERO_ADDRESS, ZERO_ADDRESS, TaskId(Hash32(bytes(32))), 0, 0, 0)
 NO_PLACE = PlaceState(ZERO_ADDRESS, 0, 0, 0, 0, Hash32(bytes(32)), Hash32(bytes(32)))
 
 
@@ -74,6 +82,18 @@ class Panel:
     scheduler: ChecksumAddress
     places: tuple[PlaceState, ...]
     replaced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskClaim:
+    """A worker's claim on its scheduler's stake, with what a job is told by to be its task's."""
+
+    state: TaskClaimState
+    seat: int
+    model: ModelId
+    outputs_root: Hash32
+    requests_root: Hash32
+    block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +167,7 @@ class State:
     nonces: dict[tuple[ChecksumAddress, ChecksumAddress, int], bool] = field(default_factory=dict)
     panels: dict[JobId, Panel] = field(default_factory=dict)
     busy: dict[ChecksumAddress, int] = field(default_factory=dict)
+    task_claims: dict[Hash32, TaskClaim] = field(default_factory=dict)
     disputes: dict[JobId, Dispute] = field(default_factory=dict)
     demands: dict[JobId, Demand] = field(default_factory=dict)
     punished: dict[JobId, frozenset[int]] = field(default_factory=dict)

@@ -66,8 +66,8 @@ interface IWages is ILedger {
 
     /// @notice Ends a claim by a job that holds its commitment; anyone may. If that job was there first, the worker pays
     /// as much as it wanted. So it does if the seal shows that it committed twice to the same task, or if it was put
-    /// out of its place. Where another worker's output was accepted for the same task, and it is not this one, the
-    /// claim ends without a fine.
+    /// out of its place. Where another worker's output was accepted for the same task and requests, and it is not this
+    /// one, the claim ends without a fine.
     /// @dev `sealing` and `claiming` count as far as the job has come. Why only another output: else a scheduler
     /// could have a friend post what the worker computed. Honest outputs may differ, too; then the worker goes without,
     /// but the scheduler paid for the work that was done.

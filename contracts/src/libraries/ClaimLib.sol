@@ -44,6 +44,15 @@ library ClaimLib {
         return MerkleLib.fold(level);
     }
 
+    /// @notice What a job of the same requests names them by.
+    function requestsRoot(Item[] calldata items) internal pure returns (bytes32) {
+        bytes32[] memory level = _level(items.length);
+        for (uint256 i = 0; i < items.length; ++i) {
+            level[i] = _requestLeaf(items[i]);
+        }
+        return MerkleLib.fold(level);
+    }
+
     function _requireItem(
         bytes32 taskId,
         uint256 index,
@@ -56,6 +65,21 @@ library ClaimLib {
         _require(leaf.newTokens != 0 && leaf.newTokens <= item.maxNewTokens, "newTokens");
         _require(output.length == 4 * uint256(leaf.newTokens), "outputs");
         _require(leaf.outputHash == TaskLib.outputHash(taskId, output), "outputHash");
+    }
+
+    function _requestLeaf(Item calldata item) private pure returns (bytes32) {
+        return MerkleLib.leaf(
+            MerkleLib.REQUESTS,
+            abi.encodePacked(
+                item.tokensRoot,
+                item.length,
+                item.maxNewTokens,
+                item.sampling.temperature,
+                item.sampling.topK,
+                item.sampling.topP,
+                item.sampling.minP
+            )
+        );
     }
 
     function _itemsRoot(ItemLeaf[] calldata leaves) private pure returns (bytes32) {

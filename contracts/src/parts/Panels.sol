@@ -42,6 +42,7 @@ abstract contract Panels is Docket {
         ModelId modelId;
         bytes32 taskId;
         bytes32 outputsRoot;
+        bytes32 requestsRoot;
     }
 
     mapping(JobId => Panel) internal _panels;

@@ -361,6 +361,8 @@ abstract contract Reverifications is IAppeals, Rulings {
             ending.verdict.lost = (second.verdict.lost & 1) | (strangers << 1);
             ending.verdict.paid = second.near;
             ending.finder = appeal.requester;
+            // What the claim says is not how the job ended.
+            (_disputes[jobId].outcome, _disputes[jobId].appealed) = (second.verdict.outcome, true);
             uint256 forfeit = CLAIM_BOND;
             // As in a public round: half of it burns, and nobody gains.
             if (claiming.reason == VerdictLib.WITHHELD) {

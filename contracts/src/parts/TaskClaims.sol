@@ -18,9 +18,11 @@ import {
     Task
 } from "../interfaces/Types.sol";
 import {ClaimLib} from "../libraries/ClaimLib.sol";
+import {DrawLib} from "../libraries/DrawLib.sol";
 import {HashLib} from "../libraries/HashLib.sol";
 import {JobLib} from "../libraries/JobLib.sol";
 import {RecordLib} from "../libraries/RecordLib.sol";
+import {VerdictLib} from "../libraries/VerdictLib.sol";
 import {Panels} from "./Panels.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
@@ -56,6 +58,7 @@ abstract contract TaskClaims is IWages, Panels {
         _requireSigned(task.worker, _hashTypedDataV4(commitment), signatures[1]);
         _openNew(task, scheduler, seat, commitment, tokens);
         _taskClaims[commitment].outputsRoot = ClaimLib.outputsRoot(leaves);
+        _taskClaims[commitment].requestsRoot = ClaimLib.requestsRoot(items);
         _announce(commitment, scheduler, task, inner, leaves, outputs, signatures[1]);
     }
 
@@ -76,12 +79,12 @@ abstract contract TaskClaims is IWages, Panels {
             first = known && sealing.sealedBlock < claim.claimedBlock;
             relation =
                 known ? _relationToSeal(commitment, claim, jobId, posting, sealing) : Relation.None;
-            if (relation == Relation.None && _wasReplaced(jobId, claim.taskId)) {
+            if (relation == Relation.None && _wasReplaced(jobId, claim, posting)) {
                 relation = Relation.Refutes;
             }
-            bool accepted = stage == Status.Claimed && _jobs[jobId].status == Status.Final
-                && claiming.outcome == Outcome.Accept;
-            if (relation == Relation.Supersedes && !accepted) relation = Relation.None;
+            if (relation == Relation.Supersedes && !_wasAccepted(jobId, stage, claiming)) {
+                relation = Relation.None;
+            }
         }
         require(relation != Relation.None, NotContested(commitment));
         bool fined = relation == Relation.Refutes || (relation == Relation.Holds && first);
@@ -269,7 +272,8 @@ abstract contract TaskClaims is IWages, Panels {
         return Status.Claimed;
     }
 
-    /// @dev Looks through all parties of a seal for the commitment, and for the task.
+    /// @dev Looks through all parties of a seal for the commitment, and for the task. A task's id is its scheduler's
+    /// choice: it says nothing against a worker that is not the one in the job, and nothing for other requests.
     function _relationToSeal(
         bytes32 commitment,
         TaskClaim storage claim,
@@ -280,27 +284,51 @@ abstract contract TaskClaims is IWages, Panels {
         bytes32 wanted = claim.taskId;
         if (HashLib.taskId(sealing.secret, jobId, 0) == wanted) {
             if (posting.worker == claim.worker) return Relation.Refutes;
-            return posting.outputsRoot == claim.outputsRoot ? Relation.None : Relation.Supersedes;
+            bool same = posting.job.requestsRoot == claim.requestsRoot;
+            bool other = posting.outputsRoot != claim.outputsRoot;
+            return same && other ? Relation.Supersedes : Relation.None;
         }
         for (uint256 i = 0; i < sealing.committee.length; ++i) {
             bytes32 task = HashLib.taskId(sealing.secret, jobId, _numberOf(jobId, i + 1));
             if (task != wanted) continue;
             bytes32 held = HashLib.hashCommitment(task, sealing.committee[i].inner);
-            return held == commitment ? Relation.Holds : Relation.Refutes;
+            if (held == commitment) return Relation.Holds;
+            return sealing.committee[i].owner == claim.worker ? Relation.Refutes : Relation.None;
         }
         return Relation.None;
     }
 
-    /// @dev Whether a task's member was put out of its place for silence.
-    function _wasReplaced(JobId jobId, bytes32 taskId) private view returns (bool) {
+    /// @dev Whether the job ended as accepted: no round, no proof and no committee's word took that back.
+    function _wasAccepted(JobId jobId, Status stage, Claiming memory claiming)
+        private
+        view
+        returns (bool)
+    {
+        if (stage != Status.Claimed || _jobs[jobId].status != Status.Final) return false;
+        if (_punished[jobId] & (1 | (1 << SCHEDULER)) != 0) return false;
+        Dispute storage dispute = _disputes[jobId];
+        if (dispute.outcome == Outcome.None) return claiming.outcome == Outcome.Accept;
+        bool attested = dispute.reason != 0 || VerdictLib.isAttested(claiming.reason);
+        return dispute.outcome == Outcome.Accept && (dispute.appealed || !attested);
+    }
+
+    /// @dev Whether the worker was drawn for the task and put out of its place for silence.
+    function _wasReplaced(JobId jobId, TaskClaim storage claim, Posting memory posting)
+        private
+        view
+        returns (bool)
+    {
         Panel storage panel = _panels[jobId];
         uint256 size = panel.places.length;
-        for (uint256 number = 1; number <= size + panel.replaced; ++number) {
-            if (HashLib.taskId(panel.secret, jobId, number) != taskId) continue;
+        uint256 drawn = size + panel.replaced;
+        for (uint256 number = 1; number <= drawn; ++number) {
+            if (HashLib.taskId(panel.secret, jobId, number) != claim.taskId) continue;
             for (uint256 i = 0; i < size; ++i) {
                 if (panel.places[i].number == number) return false;
             }
-            return true;
+            bytes32 draw = DrawLib.draw(panel.secret, posting.commitment, panel.beacon);
+            (, address[] memory owners) = _drawSeats(posting, draw, drawn);
+            return owners[number - 1] == claim.worker;
         }
         return false;
     }

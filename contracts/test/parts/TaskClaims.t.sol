@@ -193,6 +193,53 @@ contract TaskClaimsTest is Work {
         _contest(made.commitment, c);
     }
 
+    /// @notice A task's id is what its scheduler says: a job that is over cannot answer for other requests.
+    function test_contestTask_revertsForOtherRequestsUnderTheSameId() public {
+        (Case memory c, Given memory given) = _failedOver();
+        _postOther(c);
+        _seal(c);
+        _claim(c, Outcome.Accept, 0);
+        _finalize(c);
+        given.items[1].salt = OUTPUTS;
+        _sign(given);
+        Made memory made = _made(given, 5, keys[workers[1]]);
+        _late(given);
+        _claimNow(given, made);
+        _expectNotContested(made.commitment);
+        _contest(made.commitment, c);
+    }
+
+    /// @notice What the claim of the other job said is not how it ended.
+    function test_contestTask_revertsForAnAcceptThatWasOverturned() public {
+        (Case memory c, Given memory given) = _failedOver();
+        _postOther(c);
+        _seal(c);
+        _claim(c, Outcome.Accept, 0);
+        vm.prank(challenger);
+        network.challenge(c.posting, c.sealing, c.claiming, Outcome.None, 0, 0, new bytes[](0));
+        pass(2 * terms.openingWindow);
+        network.adjudicate(c.posting, c.sealing, c.claiming); // nobody opened: withheld
+        pass(terms.disputeWindow);
+        network.settle(c.posting, c.sealing, c.claiming);
+        Made memory made = _made(given, 5, keys[workers[1]]);
+        _late(given);
+        _claimNow(given, made);
+        _expectNotContested(made.commitment);
+        _contest(made.commitment, c);
+    }
+
+    /// @notice Whoever was given a member's task and is none did not commit twice.
+    function test_contestTask_revertsForAMembersTaskInAnothersHands() public {
+        (Case memory c,, Given memory given,) = _sealedMember();
+        given.task.worker = workers[0]; // the inferencer, which is no member
+        _sign(given);
+        Made memory made = _made(given, 1, keys[workers[0]]);
+        _late(given);
+        _claimNow(given, made);
+        _expectNotContested(made.commitment);
+        _contest(made.commitment, c);
+    }
+
     function test_contestTask_revertsForAJobThatSaysNothingOfIt() public {
         (, Given memory given, Made memory made) = _streamed();
         Case memory other = _sealed(1);
@@ -238,10 +285,19 @@ contract TaskClaimsTest is Work {
         vm.revertToState(snapshot);
         pass(terms.openingWindow + 2);
         network.replace(c.posting, 0);
+        snapshot = vm.snapshotState();
         _late(given);
         _claimNow(given, made);
         _contest(made.commitment, c);
         assertEq(_balance(owners[0]), STAKE - LOCK - 0.11 ether, "burnt");
+        vm.revertToState(snapshot);
+        given.task.worker = workers[0]; // who was never drawn for it
+        _sign(given);
+        made = _made(given, 1, keys[workers[0]]);
+        _late(given);
+        _claimNow(given, made);
+        _expectNotContested(made.commitment);
+        _contest(made.commitment, c);
     }
 
     // ── Tokens that a worker made up ────────────────────────────────────────────────────────────
@@ -459,8 +515,11 @@ contract TaskClaimsTest is Work {
     /// @dev A job of two requests that worker 0 has run: 6 + 5 tokens each. Nothing is posted.
     function _streamed() private returns (Case memory c, Given memory given, Made memory made) {
         c = _order(2);
-        bytes32 taskId = HashLib.taskId(SECRET, c.id, 0);
-        given = _given(taskId, workers[0], 2, 6, 8, vm.getBlockTimestamp() + 100);
+        given = _given(0, workers[0], 2, 6, 8, vm.getBlockTimestamp() + 100);
+        c.job.requestsRoot = _requestsRoot(given);
+        c.id = network.jobIdOf(c.job);
+        given.task.taskId = HashLib.taskId(SECRET, c.id, 0);
+        _sign(given);
         made = _made(given, 5, keys[workers[0]]);
         c.parties[0].inner = made.inner;
     }
@@ -532,6 +591,20 @@ contract TaskClaimsTest is Work {
         made = _made(given, 1, keys[owner]);
         c.parties[k].inner = made.inner;
         _sealWith(c, scheduler);
+    }
+
+    function _requestsRoot(Given memory given) private pure returns (bytes32) {
+        bytes32[] memory leaves = new bytes32[](given.items.length);
+        for (uint256 i = 0; i < leaves.length; ++i) {
+            Item memory item = given.items[i];
+            Sampling memory how = item.sampling;
+            bytes memory asked =
+                abi.encodePacked(item.tokensRoot, item.length, item.maxNewTokens, how.temperature);
+            leaves[i] = MerkleLib.leaf(
+                MerkleLib.REQUESTS, abi.encodePacked(asked, how.topK, how.topP, how.minP)
+            );
+        }
+        return Trees.root(leaves);
     }
 
     function _outputsRoot(Made memory made) private pure returns (bytes32) {
