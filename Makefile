@@ -15,7 +15,7 @@ CONTRACTS   := $(shell find contracts/src -name '*.sol' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install model demo build check format test test-slow vllm test-vllm bench-vllm analyse coverage bench lab lab-live lab-game clean
+.PHONY: help install model demo build check format test test-slow vllm test-vllm bench-vllm analyse coverage coverage-contracts bench lab lab-live lab-game clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -75,6 +75,10 @@ coverage: install build model  ## branch coverage of the fast Python tests
 	$(BIN)/coverage run -m pytest -m "not slow"
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+coverage-contracts: install  ## line, branch and function coverage of the contracts; all of it, or it fails
+	FOUNDRY_PROFILE=coverage tools/forge coverage --no-match-contract Gas --no-match-coverage "test|node_modules" --report summary --report lcov --report-file artifacts/contracts.lcov
+	$(BIN)/python tools/contract_coverage.py artifacts/contracts.lcov
 
 bench: install build model  ## every figure that the documentation states
 	@for script in $(filter-out $(BENCH_APART),$(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done

@@ -80,7 +80,21 @@ contract AccountsTest is Network {
         _sendPost(c, 0, commitment, LOCK, signed, scheduler);
     }
 
+    function test_requestUnlock_revertsForNothing() public {
+        vm.expectRevert(ILedger.AmountZero.selector);
+        vm.prank(client);
+        network.requestUnlock(scheduler, 0);
+    }
+
     // ── Stake ───────────────────────────────────────────────────────────────────────────────────
+
+    function test_stake_revertsForNothing() public {
+        vm.startPrank(workers[0]);
+        vm.expectRevert(ILedger.AmountZero.selector);
+        network.addStake(0);
+        vm.expectRevert(ILedger.AmountZero.selector);
+        network.requestStakeWithdrawal(0);
+    }
 
     function test_withdrawStake_paysAfterUnbonding() public {
         vm.startPrank(workers[0]);
