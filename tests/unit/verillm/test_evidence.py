@@ -469,7 +469,7 @@ FALSE_BUNDLES: dict[str, Callable[[World], World]] = {
     "party_not_drawn": with_party(1, party=9),
     "openings_swapped": lambda w: with_party(1, openings=w.bundle.parties[2].openings)(w),
     "inferencers_task": lambda w: with_party(0, task=w.bundle.parties[2].task)(w),
-    "opening_of_no_request": lambda w: with_party(1, openings={5: w.bundle.parties[1].openings[0]})(
+    "opening_of_no_request": lambda w: with_party(1, openings={2: w.bundle.parties[1].openings[0]})(
         w
     ),
     "opening_elsewhere": lambda w: with_party(1, openings={0: w.bundle.parties[1].openings[1]})(w),

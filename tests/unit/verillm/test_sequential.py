@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,44 @@ def test_without_jobs_nothingIsSaid() -> None:
     assert Suspicion().value == 0.0 and not Suspicion().is_alarm
 
 
+SCORES = st.lists(
+    st.fixed_dictionaries({"one": st.floats(-3, 3), "other": st.floats(-3, 3)}),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(SCORES)
+def test_the_suspicion_isTheMean_overCheats_ofProductsStartedAnewAtEveryJob(
+    found: list[dict[str, float]],
+) -> None:
+    suspicion = Suspicion()
+    for at, scores in enumerate(found):
+        suspicion = suspicion.updated(scores, at)
+    expected = [
+        math.exp(math.fsum(job[name] for job in found[start:])) / ((start + 1) * (start + 2))
+        for name in ("one", "other")
+        for start in range(len(found))
+    ]
+    assert suspicion.value == pytest.approx(math.fsum(expected) / 2)
+    assert (suspicion.jobs, suspicion.tokens) == (len(found), sum(range(len(found))))
+
+
+def test_an_alarm_isAHundredThousandToOne_andBeyondCountingIsOneToo() -> None:
+    assert not Suspicion(1, 1, {"cheat": math.log(ALARM) - 1e-9}).is_alarm
+    assert Suspicion(1, 1, {"cheat": math.log(ALARM) + 1e-9}).is_alarm
+    assert Suspicion(1, 1, {"cheat": 1e6}).is_alarm
+    assert Suspicion(1, 1, {"cheat": -math.inf}).value == 0.0
+
+
+def test_a_job_isScored_byItsLeadsBins() -> None:
+    first, second, third, fourth = TABLE.ratios["cheat"]
+    scores = TABLE.scores([-5, 0, 10_000, 10_001, 10**9])
+    assert scores == {"cheat": pytest.approx(2 * first + second + third + fourth)}
+    after_one = Suspicion().after([0, 1, 2], TABLE)
+    assert (after_one.jobs, after_one.tokens) == (1, 3)
+
+
 @given(st.lists(st.integers(0, 10**7), max_size=50))
 def test_a_job_countsTheSame_inAnyOrderOfItsTokens(margins: list[int]) -> None:
     forward = Suspicion().after(margins, TABLE)
@@ -108,6 +147,22 @@ def test_fitting_neverSaysMoreThanWasSeen() -> None:
     assert set(calmer.ratios["cheat"]) == {0.0}
 
 
+def test_a_bin_isFittedFromItsOwnLossesAlone() -> None:
+    """By hand: of 9 honest tokens 4 lose, of 4 the cheat's 3 lose, each beyond one distance."""
+    honest = [-20_000] * 4 + [20_000] * 5
+    cheat = [-20_000] * 3 + [20_000] + [-9_999, 10_000]  # the last two are too near to tell
+    table = fit(honest, {"cheat": cheat}, (10_000, 100_000))
+    low = 0.5  # (4 + 3 * 2 + 1) / 10 is more than half
+    high = 0.9 * 3 / 4 + 0.1 * low
+    lose, win = math.log(high / low), math.log((1 - high) / (1 - low))
+    assert table.edges == (-100_000, -10_000, 10_000, 100_000)
+    assert table.ratios["cheat"] == pytest.approx((0.0, lose, 0.0, win, 0.0))
+    rare = fit([20_000] * 99, {"cheat": [-20_000]}, (10_000,)).ratios["cheat"]
+    assert rare[0] == pytest.approx(math.log((0.9 + 0.1 / 100) / (1 / 100)))
+    some = fit([-20_000] * 9 + [20_000] * 190, {"cheat": [-20_000]}, (10_000,)).ratios["cheat"]
+    assert some[0] == pytest.approx(math.log((0.9 + 0.1 * 19 / 200) / (19 / 200)))
+
+
 def test_no_leads_cannotBeFitted() -> None:
     with pytest.raises(MalformedError):
         fit([1], {"cheat": []}, CLOSENESS)
@@ -138,6 +193,14 @@ def test_a_table_thatWasWritten_isReadAgain(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     path.write_text(json.dumps({"edges": TABLE.edges, "ratios": TABLE.ratios}), "utf-8")
     assert load(path) == TABLE
+    raw = {"edges": TABLE.edges, "ratios": TABLE.ratios, "weights": "ab" * 32}
+    path.write_text(json.dumps(raw), "utf-8")
+    assert load(path) == replace(TABLE, weights="ab" * 32)
+
+
+def test_a_table_thatIsNotThere_isToldByItsPath(tmp_path: Path) -> None:
+    with pytest.raises(MalformedError, match=r"nowhere\.json.*FileNotFoundError"):
+        load(tmp_path / "nowhere.json")
 
 
 def _first_alarm(found: list[list[int]]) -> int:

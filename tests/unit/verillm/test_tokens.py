@@ -13,12 +13,15 @@ from verillm.request import Sampling
 from verillm.sampling import gumbel, scores, select, words
 from verillm.statistics import to_floats
 from verillm.tokens import (
+    NO_RIVAL,
     Borders,
     Generated,
     TokenStatistics,
+    averaged_leads,
     judge_tokens,
     margins,
     token_statistics,
+    votes,
 )
 from verillm.types import Floats, Hash32, Outcome, Reason
 
@@ -245,6 +248,49 @@ def test_a_token_without_a_head_row_is_missing_evidence() -> None:
     bad = replace(honest, output=(*honest.output[:-1], VOCABULARY))
     with pytest.raises(EvidenceError):
         token_statistics([bad], head(), PROFILE)
+
+
+def test_an_output_of_nothing_says_nothing() -> None:
+    nothing = replace(generated(Sampling()), output=(), finals=(np.zeros((0, 32), np.uint16),))
+    assert votes(nothing, nothing.finals[0], head(), PROFILE) == ()
+    assert averaged_leads(nothing, head(), PROFILE) == ()
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0), Sampling.of(0.8, 3)], ids=str)
+def test_a_lead_is_that_of_the_tokens_score_over_the_best_of_its_sure_rivals(
+    sampling: Sampling,
+) -> None:
+    honest = generated(sampling, verifiers=2, count=70)
+    averaged = np.mean([to_floats(bits) for bits in honest.finals], axis=0).astype(np.float32)
+    found, tau = averaged_leads(honest, head(), PROFILE), PROFILE.logit_tau / 1e6
+    for at, token in enumerate(honest.output):
+        logits = head().logits(averaged[at : at + 1])[0]
+        ranked = scores(logits, sampling, SEED, 4 + at)
+        rivals = [v for v in range(VOCABULARY) if v != token]
+        if sampling.top_k:  # sure are those that fewer than k others come near
+            near = {v: int(np.sum(logits >= logits[v] - np.float32(tau))) - 1 for v in rivals}
+            above = np.float32(logits[token] + np.float32(tau))
+            rivals = [v for v in rivals if near[v] < sampling.top_k or logits[v] >= above]
+        best = max((float(ranked[v]) for v in rivals), default=-math.inf)
+        expected = min(NO_RIVAL, (float(ranked[token]) - best) * 1e6)
+        assert found[at] == pytest.approx(expected, abs=3)
+    assert len(found) == 70
+
+
+def test_a_token_without_a_rival_leads_by_the_most_and_no_lead_is_larger() -> None:
+    rows = HeadArray(np.array([[3000.0], [0.0], [0.0]], np.float32))
+    one = np.full((1, 1), 0x3F80, np.uint16)
+    for sampling in (Sampling(0), Sampling.of(1.0, 1)):
+        sure = Generated(1, (0,), sampling, SEED, (one,))
+        assert averaged_leads(sure, rows, PROFILE) == (NO_RIVAL,)
+
+
+def test_tokens_whose_averaged_logits_are_not_finite_have_no_lead() -> None:
+    honest = generated(Sampling())
+    spoilt = honest.finals[0].copy()
+    spoilt[3] = 0x7F7F
+    found = averaged_leads(replace(honest, finals=(spoilt, spoilt)), head(), PROFILE)
+    assert len(found) == 39
 
 
 def test_a_head_in_memory_multiplies_rows_and_states() -> None:
