@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from verillm.engine.capture import Capture
+from verillm.engine.generation import Generation
 from verillm.engine.prepare import default_folder
-from verillm.engine.running import Generation
 from verillm.engine.torch_engine import TorchEngine
 from verillm.request import Sampling
 from verillm.task import Item, Task

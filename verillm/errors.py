@@ -241,6 +241,13 @@ class AttentionUnsupported(EngineUnavailable):
     remedy = "Leave engine.attention empty, or name a supported backend."
 
 
+class ParallelUnsupported(EngineUnavailable):
+    """The engine would split the model over devices, where nothing captures its states."""
+
+    code = "parallel_unsupported"
+    remedy = "Set engine.devices = 1: run one worker on each device."
+
+
 class ModelNotTraceable(EngineUnavailable):
     """The engine can load the model, but not show what a trace commits to."""
 

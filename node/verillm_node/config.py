@@ -66,6 +66,8 @@ class EngineSettings:
     """The attention kernel, as the engine names it; none leaves the engine the choice."""
     compiled: bool = False
     """vLLM only: torch.compile, and CUDA graphs on GPUs; a start takes minutes."""
+    devices: int = 1
+    """vLLM only: devices that share the model; more than one is refused at start."""
     states_memory_mib: int = 4096
     states_disk_mib: int = 65536
     """vLLM only: captured states of running tasks, in memory and then in `home`."""

@@ -12,7 +12,7 @@ import pytest
 from tests.vllm.conftest import WAIT, MakeTask, check_rule, endless, far_apart, run_all, serving
 from verillm.engine.bits import from_bits
 from verillm.engine.torch_engine import TorchEngine
-from verillm.engine.vllm import serving as vllm_serving
+from verillm.engine.vllm import hooks
 from verillm.engine.vllm.driver import Span
 from verillm.engine.vllm.engine import VllmEngine
 from verillm.errors import (
@@ -82,7 +82,7 @@ def test_a_forward_pass_that_fails_fails_its_tasks_and_the_engine_serves_on(
         raise RuntimeError("CPU out of memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr(vllm_serving, "_leaving", broken)
+        patched.setattr(hooks, "_leaving", broken)
         future = fp32.submit(make_task("x", new=8, name="broken"), lambda *_: None)
         assert isinstance(future.exception(WAIT), EngineOutOfMemory)
     [trace] = run_all(fp32, make_task("y", new=8, name="whole"))

@@ -41,6 +41,22 @@ def test_bf16_tokens_follow_from_the_committed_states(qwen: Path, tasks: list[Ta
         assert apart.max() < 0.1  # decode and prefill of one machine: bf16 noise, far from a shift
 
 
+@pytest.mark.timeout(900)
+def test_a_compiled_model_gives_the_torch_engines_traces(qwen: Path, tasks: list[Task]) -> None:
+    """Chunked prefill, batches, every kind of sampling; the layers come out of compiled code."""
+    with serving(TorchEngine(qwen, dtype="float32")) as torch_engine:
+        expected = run_all(endless(torch_engine), *tasks)
+    compiled = VllmEngine(
+        qwen, dtype="float32", compiled=True, max_batch=4, max_tokens=2048, chunk=32
+    )
+    with serving(compiled) as engine:
+        found = run_all(endless(engine), *tasks)
+    assert check_rule(qwen, tasks, found) > 100
+    for one, other in zip(expected, found, strict=True):
+        assert [item.tokens for item in one.items] == [item.tokens for item in other.items]
+        assert far_apart(one, other) < 0.002
+
+
 def test_a_preempted_request_gives_the_trace_that_it_gives_undisturbed(
     qwen: Path, make_task: MakeTask, passes: list[Sequence[Span]]
 ) -> None:

@@ -10,7 +10,8 @@ from typing import Generic
 
 from verillm.engine import OnToken
 from verillm.engine.config import ModelConfig, read_config
-from verillm.engine.running import Cache, Limits, Model, Runner
+from verillm.engine.generation import Limits
+from verillm.engine.running import Cache, Model, Runner
 from verillm.errors import EngineUnavailable
 from verillm.model import Shape
 from verillm.task import Task

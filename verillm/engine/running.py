@@ -9,39 +9,21 @@ dimensions and the final state) is copied out, so memory per position is fixed.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verillm.engine import OnToken
-from verillm.engine.sampler import choose
-from verillm.errors import EngineUnavailable, InputError
+from verillm.engine.generation import Generation, Limits, Spent
+from verillm.engine.inbox import Inbox
 from verillm.model import Shape
-from verillm.request import check_request
-from verillm.sampling import slice_dimensions
-from verillm.signing import task_hash
-from verillm.task import Item, Task
-from verillm.trace import Trace, TraceItem
-from verillm.types import TaskId
 
 log = logging.getLogger(__name__)
 
 Cache = TypeVar("Cache")
-
-Take: TypeAlias = Callable[[tuple[int, ...]], NDArray[np.uint16]]
-"""Makes an array of a shape, not initialised: where kept states go."""
-
-
-def in_memory(shape: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Keep states in main memory."""
-    return np.empty(shape, np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,108 +62,7 @@ class Model(Protocol[Cache]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of a batch: rows, tokens of all rows' caches, and tokens of one prefill pass."""
-
-    rows: int = 16
-    tokens: int = 65_536
-    chunk: int = 512
-
-
-class Generation:
-    """One item on its way: its tokens so far and the kept part of every state."""
-
-    def __init__(self, running: RunningTask, index: int, item: Item) -> None:
-        self.running = running
-        self.index = index
-        self.item = item
-        self.tokens = list(item.tokens)
-        self.reserved = len(item.tokens) + item.max_new_tokens
-        self.position = 0
-
-    def begin(self, shape: Shape, take: Take = in_memory) -> None:
-        """Make room for its states; not before its turn, since a task may have 4096 items."""
-        item, positions = self.item, self.reserved - 1
-        self._dimensions = np.stack(
-            [
-                slice_dimensions(item.seed, ordinal, shape.hidden, shape.slice_dims)
-                for ordinal in range(shape.layers)
-            ]
-        ).astype(np.intp)
-        self._ordinals = np.arange(shape.layers)[:, None]
-        self._slices = take((positions, shape.layers, shape.slice_dims))
-        self._finals = take((positions, shape.hidden))
-
-    def record(self, layers: NDArray[np.uint16], finals: NDArray[np.uint16]) -> None:
-        """Keep the states [rows, L, H] and [rows, H] of the next positions."""
-        end = self.position + len(finals)
-        self._slices[self.position : end] = layers[:, self._ordinals, self._dimensions]
-        self._finals[self.position : end] = finals
-        self.position = end
-
-    def choose(self, logits: NDArray[np.float32]) -> int:
-        """Append and return the token that the last recorded state chooses."""
-        token = choose(logits, self.item.sampling, self.item.seed, self.position - 1)
-        self.tokens.append(token)
-        return token
-
-    @property
-    def new_tokens(self) -> int:
-        """Number of tokens generated so far."""
-        return len(self.tokens) - len(self.item.tokens)
-
-    def trace(self) -> TraceItem:
-        """Return what the item commits to."""
-        return TraceItem(
-            item=self.index,
-            prompt_tokens=len(self.item.tokens),
-            tokens=tuple(self.tokens),
-            slices=self._slices[: self.position].copy(),
-            finals=self._finals[: self.position].copy(),
-        )
-
-
-class RunningTask:
-    """A submitted task, the future of its trace, and its items that are done."""
-
-    def __init__(self, task: Task, on_token: OnToken) -> None:
-        self.task = task
-        self.hash = task_hash(task)
-        self.on_token = on_token
-        self.future: Future[Trace] = Future()
-        self.done: dict[int, TraceItem] = {}
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nobody waits any more: cancelled, failed or finished."""
-        return self.future.done()
-
-    def fail(self, error: BaseException) -> None:
-        """Give the future its exception, unless it was cancelled."""
-        if not self.future.done() and self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
-
-    def finish(self, generation: Generation) -> None:
-        """Take an item's trace; with the last item the future gets the task's."""
-        self.done[generation.index] = generation.trace()
-        if len(self.done) == len(self.task.items) and self.future.set_running_or_notify_cancel():
-            items = tuple(self.done[index] for index in range(len(self.task.items)))
-            self.future.set_result(Trace(task_hash=self.hash, items=items))
-
-
-@dataclass(slots=True)
-class Spent:
-    """Seconds that the thread spent, by what it did; the benchmarks read them."""
-
-    model: float = 0.0
-    choosing: float = 0.0
-    keeping: float = 0.0
-    steps: int = 0
-    rows: int = field(default=0)
-
-
-class Runner(Generic[Cache]):
+class Runner(Inbox[Generation], Generic[Cache]):
     """The thread that owns a model and its running batch."""
 
     def __init__(
@@ -194,62 +75,17 @@ class Runner(Generic[Cache]):
         end_tokens: Sequence[int],
         limits: Limits,
     ) -> None:
+        super().__init__(Generation, "verillm-engine", vocabulary, context, limits)
         self._model = model
         self._shape = shape
-        self._vocabulary = vocabulary
-        self._context = context
         self._end_tokens = frozenset(end_tokens)
         self._limits = limits
-        self._changed = threading.Condition()
-        self._tasks: dict[TaskId, RunningTask] = {}
-        self._waiting: deque[Generation] = deque()
-        self._closing = False
         self._prefilling: Generation | None = None
         self._prefill_cache: Cache | None = None
         self._rows: list[Generation] = []
         self._batch: Cache | None = None
         self.spent = Spent()
-        self._thread = threading.Thread(target=self._run, name="verillm-engine", daemon=True)
         self._thread.start()
-
-    # From any thread.
-
-    def submit(self, task: Task, on_token: OnToken) -> Future[Trace]:
-        """Check and queue a task."""
-        longest = min(self._context, self._limits.tokens)
-        for item in task.items:
-            check_request(item.request, longest, self._vocabulary)
-        if not task.items:
-            raise InputError("the task has no items")
-        running = RunningTask(task, on_token)
-        generations = [Generation(running, index, item) for index, item in enumerate(task.items)]
-        with self._changed:
-            if self._closing:
-                raise EngineUnavailable("the engine is closed")
-            if task.task_id in self._tasks and not self._tasks[task.task_id].is_over:
-                raise InputError("the task is running already")
-            self._tasks[task.task_id] = running
-            self._waiting.extend(generations)
-            self._changed.notify()
-        return running.future
-
-    def cancel(self, task_id: TaskId) -> None:
-        """Cancel a task's future; its rows leave at the next step."""
-        with self._changed:
-            running = self._tasks.get(task_id)
-            self._changed.notify()
-        if running is not None:
-            running.future.cancel()
-
-    def close(self) -> None:
-        """Stop the thread; open tasks fail with `EngineUnavailable`."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-    # In the engine's thread.
 
     def _run(self) -> None:
         while self._wait_for_work():
@@ -259,21 +95,14 @@ class Runner(Generic[Cache]):
                 self._prefill_chunk(self._prefilling)
             if self._rows:
                 self._step()
-        for running in list(self._tasks.values()):
-            running.fail(EngineUnavailable("the engine was closed while the task ran"))
+        self._fail_open()
 
-    def _wait_for_work(self) -> bool:
-        with self._changed:
-            for task_id in [key for key, running in self._tasks.items() if running.is_over]:
-                del self._tasks[task_id]
-            while not (self._closing or self._waiting or self._prefilling or self._rows):
-                self._changed.wait()
-            return not self._closing
+    def _is_busy(self) -> bool:
+        return bool(self._prefilling or self._rows)
 
     def _drop_over(self) -> None:
         """Let go of every generation whose task is over."""
-        with self._changed:
-            self._waiting = deque(g for g in self._waiting if not g.running.is_over)
+        self._drop_waiting()
         if self._prefilling is not None and self._prefilling.running.is_over:
             self._prefilling = self._prefill_cache = None
         self._keep([g for g in self._rows if not g.running.is_over])

@@ -22,7 +22,8 @@ from verillm.engine import Dtype, WeightTransform
 from verillm.engine.bits import from_bits, rounded, to_bits
 from verillm.engine.describe import describe, shipped_profile
 from verillm.engine.folder import FolderEngine
-from verillm.engine.running import Limits, States
+from verillm.engine.generation import Limits
+from verillm.engine.running import States
 from verillm.engine.weights import tensors, write
 from verillm.errors import EngineUnavailable
 from verillm.model import ModelSpec, committed_layers

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from verillm.engine import Dtype, WeightTransform
 from verillm.engine.folder import FolderEngine
-from verillm.engine.running import Limits, Model, Spent, States
+from verillm.engine.generation import Limits, Spent
+from verillm.engine.running import Model, States
 from verillm.errors import EngineUnavailable
 
 if TYPE_CHECKING:

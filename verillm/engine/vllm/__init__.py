@@ -1,11 +1,11 @@
 """The engine on vLLM: continuous batching, paged caches, chunked prefill; the same traces.
 
 `engine` is what a worker opens. `driver` owns the running batch: which rows of a forward pass are
-which request's positions, and what they choose. `serving` is all that touches vLLM itself: loading,
-the hooks, one step. `choosing` is the sampler's fast path over a batch, with `head` (exact logits,
-and how far vLLM's are from them), `nucleus` (what truncation keeps) and `noise` (random words);
-`rows` keeps the captured states within bounds. Only `serving` imports vllm, and only when an engine
-starts.
+which request's positions, and what they choose. `serving` and `hooks` are all that touches vLLM
+itself: loading, one step, what stands around it; only they import it, and only when an engine
+starts. `choosing` is the sampler's fast path over a batch, with `head` (exact logits, and how far
+vLLM's are from them), `nucleus` (what truncation keeps) and `noise` (random words). `rows` keeps
+the captured states within bounds.
 
 What vLLM does and a trace cannot have is switched off: prefix caching (a cached position has no
 states to commit to) and speculation (a drafted token has no state of its own).

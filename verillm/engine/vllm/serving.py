@@ -1,10 +1,8 @@
-"""vLLM itself: loading a model, the hooks on its forward pass, one step.
+"""vLLM itself: loading a model, one step.
 
 The model hands out its committed layers the way it does for an EAGLE-3 drafter: named layers'
 residual streams beside the final norm's output, a part of the model's own code, hence also there
-when it is compiled. The hooks sit around it. Around the model runner's forward pass: which rows are
-whose, as the runner's own tables say. Around `compute_logits`: logits of the *rounded* final state,
-which is the committed one. In the sampler's place: our tokens.
+when it is compiled. `verillm.engine.vllm.hooks` sit around it.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +24,10 @@ from verillm.engine import Dtype, WeightTransform
 from verillm.engine.bits import to_bits
 from verillm.engine.config import ModelConfig, read_config
 from verillm.engine.vllm import noise
-from verillm.engine.vllm.driver import Listener, Span
+from verillm.engine.vllm.driver import Listener
 from verillm.engine.vllm.head import LEAST_SHARE, HeadRows, measure_slack
-from verillm.engine.vllm.requirements import check_attention, check_installed
+from verillm.engine.vllm.hooks import Hooks
+from verillm.engine.vllm.requirements import check_attention, check_devices, check_installed
 from verillm.engine.weights import tensors
 from verillm.errors import (
     AttentionUnsupported,
@@ -39,7 +38,6 @@ from verillm.errors import (
     VeriLLMError,
 )
 from verillm.model import committed_layers
-from verillm.types import Bits
 
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the hooks are in this process, so vLLM is too
@@ -60,7 +58,7 @@ _alone = threading.Lock()
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to load: `compiled` runs torch.compile and, on GPUs, CUDA graphs; `cache_blocks` makes
-    the key-value cache smaller than `tokens` and `rows` ask for.
+    the key-value cache smaller than `tokens` and `rows` ask for; `devices` share each layer.
     """
 
     dtype: Dtype
@@ -71,12 +69,14 @@ class Options:
     compiled: bool = False
     weights: WeightTransform | None = None
     cache_blocks: int | None = None
+    devices: int = 1
 
 
 def load(folder: Path, options: Options, listener: Listener) -> VllmServing:
     """Load a folder into vLLM; raises `EngineUnavailable`, or what below it says more."""
     check_installed()
     check_attention(options.attention)
+    check_devices(options.devices)
     config = read_config(folder)
     if not config.has_plain_head:
         raise ModelNotTraceable(f"{folder.name}: logits are more than final state times head rows")
@@ -317,99 +317,3 @@ class VllmServing:
     def shut(self) -> None:
         """Free the model."""
         self._engine.engine_core.shutdown()
-
-
-class Hooks:
-    """What stands around one model runner's forward pass, head and sampler."""
-
-    def __init__(self, runner: Any, listener: Listener) -> None:
-        self._runner = runner
-        self._listener = listener
-        self._model = runner.get_model()
-        self._finals: Any = None
-        self._forward: Callable[..., Any] = runner._model_forward
-        self._compute_logits: Callable[..., Any] = self._model.compute_logits
-        self.last: list[str] = []
-        runner._model_forward = self._pass
-        self._model.compute_logits = self._logits
-        runner.sampler = _sampler(self._sample)
-
-    def logits_of(self, finals: Bits) -> Any:
-        """Return the engine's own logits of committed final states."""
-        import torch
-
-        states = torch.from_numpy(finals.view(np.int16)).view(torch.bfloat16)
-        return _rounded(self._logits(states.to(self._runner.device)))
-
-    def _pass(self, *arguments: Any, **more: Any) -> Any:
-        final = self._forward(*arguments, **more)
-        spans = list(self._spans())
-        self.last = [span.request for span in spans]
-        rows = sum(len(span.tokens) for span in spans)
-        self._listener.forward(spans, _leaving([*self._model.verillm_layers, final], rows))
-        return final
-
-    def _spans(self) -> Iterator[Span]:
-        """Read from the runner's tables, in main memory, whose rows the pass had."""
-        batch = self._runner.input_batch
-        bounds = self._runner.query_start_loc.np
-        for index, name in enumerate(batch.req_ids[: batch.num_reqs]):
-            position = int(batch.num_computed_tokens_cpu[index])
-            count = int(bounds[index + 1] - bounds[index])
-            tokens = batch.token_ids_cpu[index, position : position + count].copy()
-            yield Span(name, position, tokens)
-
-    def _logits(self, hidden: Any) -> Any:
-        """Compute logits of the final states as they are committed: rounded to bfloat16."""
-        import torch
-
-        self._finals = hidden.to(torch.bfloat16)
-        return self._compute_logits(self._finals.to(hidden.dtype))
-
-    def _sample(self, logits: Any) -> Any:
-        import torch
-
-        finals = self._finals.contiguous().view(torch.int16).cpu().numpy().view(np.uint16)
-        tokens = self._listener.choose(finals, _rounded(logits))
-        return torch.tensor(tokens, dtype=torch.int32, device=logits.device)[:, None]
-
-
-def _rounded(logits: Any) -> Any:
-    """Return logits rounded to bfloat16, as float32 in main memory."""
-    import torch
-
-    return logits.to(torch.bfloat16).cpu().float().numpy()
-
-
-def _leaving(states: list[Any], rows: int) -> Callable[[], Bits]:
-    """Start a pass's states on their way to main memory; return what waits for them."""
-    import torch
-
-    stacked = torch.stack([state[:rows].to(torch.bfloat16) for state in states]).view(torch.int16)
-    event: Any = None
-    if stacked.is_cuda:
-        there = torch.empty(stacked.shape, dtype=stacked.dtype, pin_memory=True)
-        there.copy_(stacked, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        stacked = there
-
-    def arrived() -> Bits:
-        if event is not None:
-            event.synchronize()
-        found: Bits = stacked.numpy().view(np.uint16)
-        return found
-
-    return arrived
-
-
-def _sampler(sample: Callable[[Any], Any]) -> Any:
-    """Return a module in the place of vLLM's sampler."""
-    import torch
-    from vllm.v1.outputs import SamplerOutput
-
-    class Sampler(torch.nn.Module):
-        def forward(self, logits: Any, sampling_metadata: Any, **_: Any) -> Any:
-            return SamplerOutput(sampled_token_ids=sample(logits), logprobs_tensors=None)
-
-    return Sampler()

@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.unit.verillm.engine.conftest import MakeTask
 from verillm.engine.bits import from_bits, to_bits
-from verillm.engine.running import Limits
+from verillm.engine.generation import Limits
 from verillm.engine.vllm import driver, requirements
 from verillm.engine.vllm.driver import Driver, Listener, Span
 from verillm.engine.vllm.engine import VllmEngine
@@ -28,6 +29,7 @@ from verillm.errors import (
     EngineUnavailable,
     EngineVersion,
     InputError,
+    ParallelUnsupported,
 )
 from verillm.model import Shape
 from verillm.task import Task
@@ -373,3 +375,9 @@ def test_an_attention_backend_outside_the_list_is_said_at_start() -> None:
     requirements.check_attention("FLASH_ATTN")
     with pytest.raises(AttentionUnsupported, match="FLASHMLA"):
         requirements.check_attention("FLASHMLA")
+
+
+def test_more_than_one_device_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "version", lambda _name: "0.32.0")
+    with pytest.raises(ParallelUnsupported, match="not on 2"):
+        VllmEngine(folder, devices=2).start()
