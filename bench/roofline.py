@@ -10,8 +10,8 @@ Decoding one row is bound by bytes; a prefill of hundreds of tokens by operation
 
 for P prompt and N new tokens in a batch of B, where t_token is a token's time within a prefill. The
 first table is the model for devices nobody measured here. `--measured` takes what
-`bench/serving.py --out` wrote, fits bandwidth, peak and fixed part to its *inference and check
-times at one row of the shortest size*, and predicts all others with them.
+`bench/serving.py --out` wrote, fits bandwidth and peaks (of products with weights, of attention) to
+its *times at one row of the shortest and the longest size*, and predicts all others with them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 from shapes import SHAPES, Shape
@@ -37,17 +39,19 @@ class Device:
     """Bytes and operations a second that are reached in practice, and seconds a pass takes beside.
 
     Data sheets' figures times 0.7 (memory) and 0.5 (bfloat16 arithmetic without sparsity).
+    `attention` is what attention reaches.
     """
 
     name: str
     bandwidth: float
     peak: float
+    attention: float
     fixed: float
 
 
 def from_sheet(name: str, terabytes: float, teraflops: float) -> Device:
     """Return a device by its data sheet."""
-    return Device(name, 0.7e12 * terabytes, 0.5e12 * teraflops, 50e-6)
+    return Device(name, 0.7e12 * terabytes, 0.5e12 * teraflops, 0.5e12 * teraflops, 50e-6)
 
 
 DEVICES = (
@@ -62,9 +66,20 @@ def pass_seconds(device: Device, shape: Shape, tokens: int, logits: int, cached:
     """Return a forward pass's seconds: tokens in all, tokens with logits, positions in caches."""
     weights = shape.matrix_weights + shape.head_weights
     moved = BYTES * (weights + shape.cache_values * (cached + tokens))
-    operations = 2 * (shape.matrix_weights * tokens + shape.head_weights * logits)
-    operations += 4 * shape.layers * shape.heads * shape.head_size * (cached + tokens / 2)
-    return max(moved / device.bandwidth, operations / device.peak) + device.fixed
+    products = 2 * (shape.matrix_weights * tokens + shape.head_weights * logits)
+    attention = attention_operations(shape, tokens, cached)
+    computing = products / device.peak + attention / device.attention
+    return max(moved / device.bandwidth, computing) + device.fixed
+
+
+def attention_operations(shape: Shape, tokens: int, cached: int) -> float:
+    """Return a pass's operations between positions: each token looks at all before it.
+
+    A prefill (nothing cached) looks at half of its tokens on average, a step's rows at `cached` in
+    all.
+    """
+    pairs = cached if cached else tokens * tokens / 2
+    return 4 * shape.layers * shape.heads * shape.head_size * pairs
 
 
 def prefill_seconds(device: Device, shape: Shape, tokens: int) -> float:
@@ -93,24 +108,34 @@ def largest_batch(device: Device, shape: Shape, prompt: int, new: int) -> int:
 
 
 def fitted(figures: dict[str, Any], shape: Shape) -> Device:
-    """Return the device that gives the times of the shortest size at one row."""
-    rows = [line for line in figures["checking"] if line["rows"] == 1]
-    first = min(rows, key=lambda line: line["prompt"] + line["new"])
-    tokens = first["prompt"] + first["new"] - 1
-    probe = Device("measured here", 1.0, 1.0, 0.0)
-    peak = pass_seconds(replace(probe, bandwidth=1e30), shape, tokens, 1, 0) / first["check"]
-    device = Device("measured here", 1e30, peak, 0.0)
+    """Return the device that gives the times of the shortest and the longest size at one row."""
+    alone = sorted((line for line in figures["checking"] if line["rows"] == 1), key=total)
+    first, last = alone[0], alone[-1]
+    endless = Device("measured here", 1e30, 1e30, 1e30, 0.0)
+    one = replace(endless, peak=1.0), replace(endless, attention=1.0)
+    work = [[prefill_seconds(part, shape, total(line)) for part in one] for line in (first, last)]
+    seconds = [first["check"], last["check"]]
+    per = np.linalg.lstsq(np.array(work), np.array(seconds), rcond=None)[0]
+    if len(alone) == 1 or min(per) <= 0:  # one peak for both
+        per = np.full(2, first["check"] / sum(work[0]))
+    device = replace(endless, peak=1 / per[0], attention=1 / per[1])
     decode = first["infer"] - prefill_seconds(device, shape, first["prompt"])
     step = decode / (first["new"] - 1)
     length = first["prompt"] + first["new"] // 2
-    bandwidth = pass_seconds(replace(probe, peak=1e30), shape, 1, 1, length) / step
-    return replace(device, bandwidth=bandwidth)
+    moved = pass_seconds(replace(endless, bandwidth=1.0), shape, 1, 1, length)
+    return replace(device, bandwidth=moved / step)
+
+
+def total(line: dict[str, Any]) -> int:
+    """Return the tokens of a check of one row."""
+    return int(line["prompt"] + line["new"] - 1)
 
 
 def compare(figures: dict[str, Any], shape: Shape) -> None:
     """Print predicted beside measured."""
     device = fitted(figures, shape)
-    print(f"fitted: {device.bandwidth / 1e9:.2f} GB/s, {device.peak / 1e9:.0f} GFLOP/s")
+    print(f"fitted: {device.bandwidth / 1e9:.2f} GB/s, {device.peak / 1e9:.0f} GFLOP/s, "
+          f"in attention {device.attention / 1e9:.0f}")  # fmt: skip
     print("prompt+new  rows  measured  predicted  predicted÷measured")
     for line in figures["checking"]:
         size = (line["prompt"], line["new"], line["rows"])

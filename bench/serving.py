@@ -5,7 +5,8 @@
 *Plain* is the same loaded vLLM in the same run with every hook taken out and its own sampler at the
 same temperature; the two take turns, and each side's best round counts, since the machine's speed
 drifts. On a machine that others use too, read the ratio of processor time (all threads of this
-process, hence also what is off the critical path).
+process, hence also what is off the critical path). *Random* prompts are random tokens: after them
+nothing is likely, the dearest case for choosing a token. *Chat* prompts are those of calibrations.
 
 *Checking* is what a committee member does: one prefill over prompt‖output through the same engine,
 alone and at the served batch.
@@ -19,8 +20,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +36,13 @@ from verillm.task import Item, Task
 from verillm.trace import commit
 from verillm.types import Hash32
 from verillm_verifier.replay import Run, local_task, prefill
+from verillm_verifier.runs import Plan, items_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from machine import machine_line
 
 BATCHES = (1, 8, 16)
+SAMPLINGS = {"T 1": Sampling.of(1.0), "T .8 p .95": Sampling.of(0.8, top_p=0.95)}
 PROMPT, NEW = 64, 96
 ROUNDS = 3
 CHECKS = ((512, 128), (128, 512), (2048, 256))
@@ -70,6 +75,12 @@ class Check:
     infer: float
     check: float
     ratio: float
+
+
+def chat_task(model: Path, rows: int, new: int, sampling: Sampling) -> Task:
+    """Return a task of the first prompts that ship for calibrations."""
+    items = items_of(Plan(model, prompts=rows, new_tokens=new))
+    return local_task(tuple(replace(item, sampling=sampling) for item in items))
 
 
 def make_task(rows: int, prompt: int, new: int, vocabulary: int, sampling: Sampling) -> Task:
@@ -144,12 +155,9 @@ def run_plain(vllm: Any, task: Task) -> float:
     return time.perf_counter() - began
 
 
-def throughput(
-    engine: VllmEngine, rows: int, new: int, sampling: Sampling, rounds: int
-) -> Throughput:
-    """Measure one batch size, taking turns."""
-    task = make_task(rows, PROMPT, new, engine.vocabulary, sampling)
-    warm = make_task(rows, PROMPT, 4, engine.vocabulary, sampling)
+def throughput(engine: VllmEngine, task: Task, rounds: int) -> Throughput:
+    """Measure one batch, taking turns."""
+    warm = local_task(tuple(replace(item, max_new_tokens=4) for item in task.items))
     run(engine, warm)
     with plain(engine) as vllm:
         run_plain(vllm, warm)
@@ -174,7 +182,7 @@ def throughput(
             busy_before = time.process_time()
             bare = min(bare, run_plain(vllm, task))
             busy_bare = min(busy_bare, time.process_time() - busy_before)
-    tokens = rows * new
+    rows, tokens = len(task.items), sum(item.max_new_tokens for item in task.items)
     ratios = (bare / best, busy_bare / busy)
     return Throughput(rows, tokens / best, tokens / bare, *ratios, *shares)
 
@@ -230,17 +238,20 @@ def main() -> None:
 
 def show_throughput(engine: VllmEngine, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure and print tokens per second."""
-    print(
-        "rows  sampling     with/s  plain/s  with÷plain  processor  choosing%  keeping%  hashing%"
-    )
+    print(f"{'prompts':8}{'rows':>4}  {'sampling':11}{'with/s':>8}{'plain/s':>9}{'with÷plain':>12}"
+          f"{'processor':>11}{'choosing%':>11}{'keeping%':>10}{'hashing%':>10}")  # fmt: skip
+    new = 8 if chosen.short else chosen.new
+    kinds = {"random": partial(make_task, prompt=PROMPT, vocabulary=engine.vocabulary)}
+    if (chosen.model / "tokenizer.json").is_file():
+        kinds["chat"] = partial(chat_task, chosen.model)
     lines = []
-    for name, sampling in (("T 1", Sampling.of(1.0)), ("T .8 p .95", Sampling.of(0.8, top_p=0.95))):
+    for (kind, make), (name, sampling) in product(kinds.items(), SAMPLINGS.items()):
         for rows in BATCHES[:2] if chosen.short else BATCHES:
-            new = 8 if chosen.short else chosen.new
-            found = throughput(engine, rows, new, sampling, chosen.rounds)
-            lines.append(asdict(found) | {"sampling": name})
+            task = make(rows=rows, new=new, sampling=sampling)
+            found = throughput(engine, task, chosen.rounds)
+            lines.append(asdict(found) | {"sampling": name, "prompts": kind})
             print(
-                f"{rows:4}  {name:11}{found.with_commitments:8.1f}{found.plain:9.1f}"
+                f"{kind:8}{rows:4}  {name:11}{found.with_commitments:8.1f}{found.plain:9.1f}"
                 f"{found.ratio:12.3f}{found.processor_ratio:11.3f}{100 * found.choosing:11.2f}"
                 f"{100 * found.keeping:10.2f}{100 * found.hashing:10.3f}",
                 flush=True,
