@@ -38,6 +38,7 @@ from verillm.signing import (
     type_hash,
 )
 from verillm.types import (
+    PPM,
     Bits,
     ChecksumAddress,
     Hash32,
@@ -96,6 +97,7 @@ def vectors() -> dict[str, dict[str, Any]]:
         "distances": distances(),
         "verdicts": verdicts(),
         "margins": margins(),
+        "bounds": bounds(),
     }
 
 
@@ -674,6 +676,31 @@ def _margin_case(rng: random.Random, kind: str, hidden: int, temperature: int) -
     rival = token ^ 1 if edge else rng.randrange(_VOCABULARY)
     seed = Hash32(rng.randbytes(32))
     return state, own, other, seed, rng.randrange(2**20), token, rival, temperature
+
+
+# ── Bounds ──────────────────────────────────────────────────────────────────────────────────────
+def bounds() -> dict[str, Any]:
+    """Requests around each bound: sampling, length, new tokens, context; the first fault."""
+    low, high = 0, 2**32 - 1
+    around = {
+        "temperature": (low, 2 * PPM - 1, 2 * PPM, 2 * PPM + 1, high),
+        "top_k": (low, high),
+        "top_p": (low, 1, PPM, PPM + 1, high),
+        "min_p": (low, PPM, PPM + 1, high),
+        "length": (low, 1, 4095, 4096, high),
+        "most": (low, 1, 4095, 4096, high),
+    }
+    sane = {"temperature": PPM, "top_k": 0, "top_p": PPM, "min_p": 0, "length": 7, "most": 9}
+    cases = [sane | {name: each} for name, values in around.items() for each in values]
+    rng = random.Random(15)
+    cases += [{name: rng.choice(values) for name, values in around.items()} for _ in range(60)]
+    numbers, faults = [], []
+    for case in cases:
+        length, most = case.pop("length"), case.pop("most")
+        fault = request.broken_bound(request.Sampling(**case), length, most, 4096)
+        numbers += [*case.values(), length, most, 4096]
+        faults.append(fault or "")
+    return {"numbers": numbers, "faults": faults}
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from typing import Final
 from verillm.errors import InputError, MalformedError
 from verillm.hashing import keccak, keccak_words, tokens_bytes, u256
 from verillm.merkle import verify_proof
+from verillm.model import ModelSpec
 from verillm.records import Claiming, Member, Sealing
-from verillm.request import Request, Sampling, request_leaf, requests_tree
+from verillm.request import Request, Sampling, broken_bound, request_leaf, requests_tree
 from verillm.task import (
     Item,
     Task,
@@ -109,6 +110,16 @@ def holds(
     under = verify_proof(requests_root, asked, number, count, shown.path)
     given = output_leaf(number, output)
     return under and verify_proof(outputs_root, given, number, count, shown.output_path)
+
+
+def out_of_bounds(shown: Content, spec: ModelSpec) -> str | None:
+    """Why no worker can run a content, by the contract's name for it (ContentLib), or None."""
+    prompt, output = shown.request.tokens, shown.new_tokens
+    if not all(token < spec.vocabulary for token in (*prompt, *output)):
+        return "vocabulary"
+    if len(output) > shown.max_new_tokens:
+        return "newTokens"
+    return broken_bound(shown.sampling, len(prompt), shown.max_new_tokens, spec.context)
 
 
 # ── The new committee ────────────────────────────────────────────────────────────────────────────

@@ -72,6 +72,7 @@ MEANING: Final = {
     Reason.AFTER_END: "tokens after an end token",
     Reason.TASK_MISMATCH_INFERENCER: "the inferencer's task is not the job's request",
     Reason.OUTPUT_MISMATCH: "the outputs are not those that were committed",
+    Reason.OUT_OF_BOUNDS: "the worker took a task that no worker can run",
     Reason.TRACE_DIFFERS: "the worker ran another prompt than its task's",
     Reason.TASK_DIFFERS: "the scheduler gave out another task than the job's",
     Reason.RECEIPT_DIFFERS: "the scheduler's receipt is not of what it posted",

@@ -1,8 +1,9 @@
 """What a client asks for and signs: requests, quote, job, receipt (docs/protocol.md §2 and §3)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from verillm.errors import InputError, PromptTooLong, SamplingError, TokensOutOfBounds
 from verillm.hashing import sha, tokens_bytes, u32, word
@@ -14,6 +15,13 @@ PIECE = 32
 """Tokens in one piece of the tokens tree."""
 MAX_REQUESTS = 4096
 MAX_TEMPERATURE = 2 * PPM
+BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    "temperature": (0, MAX_TEMPERATURE),
+    "top_k": (0, 2**32 - 1),
+    "top_p": (1, PPM),
+    "min_p": (0, PPM),
+}
+"""Of sampling parameters, both ends included."""
 
 
 @solidity("Sampling(uint32 temperature,uint32 topK,uint32 topP,uint32 minP)")
@@ -105,13 +113,7 @@ class Receipt:
 
 def check_sampling(sampling: Sampling) -> None:
     """Hold sampling parameters to the protocol's bounds; SamplingError names the first outside."""
-    bounds = {
-        "temperature": (0, MAX_TEMPERATURE),
-        "top_k": (0, 2**32 - 1),
-        "top_p": (1, PPM),
-        "min_p": (0, PPM),
-    }
-    for parameter, (low, high) in bounds.items():
+    for parameter, (low, high) in BOUNDS.items():
         value = getattr(sampling, parameter)
         if type(value) is not int or not low <= value <= high:
             raise SamplingError(parameter, value)
@@ -129,6 +131,19 @@ def check_request(request: Request, context: int, vocabulary: int) -> None:
         raise PromptTooLong(len(request.tokens), request.max_new_tokens, context)
     if not 0 <= min(request.tokens) <= max(request.tokens) < vocabulary:
         raise TokensOutOfBounds(f"a token id is not below the vocabulary of {vocabulary}")
+
+
+def broken_bound(sampling: Sampling, length: int, max_new_tokens: int, context: int) -> str | None:
+    """The first bound that u32s are outside of, by the contracts' name for it (BoundsLib)."""
+    for parameter, name in (("temperature", "temperature"), ("top_p", "topP"), ("min_p", "minP")):
+        low, high = BOUNDS[parameter]
+        if not low <= getattr(sampling, parameter) <= high:
+            return name
+    if length < 1:
+        return "length"
+    if max_new_tokens < 1:
+        return "maxNewTokens"
+    return "context" if length + max_new_tokens > context else None
 
 
 def tokens_root(salt: bytes, tokens: Sequence[int]) -> Hash32:

@@ -65,6 +65,7 @@ class Reason(IntEnum):
     TRACE_DIFFERS = 12
     TASK_DIFFERS = 13
     RECEIPT_DIFFERS = 14
+    OUT_OF_BOUNDS = 15
     NO_CLIQUE = 20
     DIVIDED = 21
     TOO_FEW_POSITIONS = 22

@@ -81,7 +81,13 @@ contract Adjudicator is IAdjudicator {
     /// @inheritdoc IAdjudicator
     function registerModel(bytes calldata encoded)
         external
-        returns (ModelId modelId, uint96 seatStake, uint8 committee)
+        returns (
+            ModelId modelId,
+            uint96 seatStake,
+            uint8 committee,
+            uint32 vocabulary,
+            uint32 context
+        )
     {
         ModelSpec memory spec = abi.decode(encoded, (ModelSpec));
         SpecLib.requireSane(spec);
@@ -89,6 +95,7 @@ contract Adjudicator is IAdjudicator {
         require(keccak256(encoded) == hash, SpecNotCanonical());
         modelId = ModelId.wrap(hash);
         (seatStake, committee) = (spec.seatStake, spec.committee);
+        (vocabulary, context) = (spec.vocabulary, spec.context);
         _checks[modelId] = Check({
             layers: uint16(spec.profile.layers.length), // at most 33
             checkedRequests: spec.checkedRequests,

@@ -28,6 +28,7 @@ import {
     Sealing,
     Task
 } from "./interfaces/Types.sol";
+import {BoundsLib} from "./libraries/BoundsLib.sol";
 import {DrawLib} from "./libraries/DrawLib.sol";
 import {HashLib} from "./libraries/HashLib.sol";
 import {MarginLib} from "./libraries/MarginLib.sol";
@@ -71,6 +72,30 @@ contract Prover is IProver {
             require(!follows, NothingDiffers());
         }
         _convict(network, posting, sealing, claiming, party, VerdictLib.LENGTH);
+    }
+
+    /// @inheritdoc IProver
+    function outOfBounds(
+        address network,
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming,
+        ModelSpec calldata spec,
+        uint8 party,
+        Given calldata given,
+        uint32 at,
+        Piece calldata piece
+    ) external {
+        _requireModel(posting, spec, given);
+        _requireTask(sealing, party, given);
+        _requireItem(given);
+        Item calldata item = given.item;
+        bytes32 fault = BoundsLib.fault(item.sampling, item.length, item.maxNewTokens, spec.context);
+        if (fault == 0) {
+            uint32 token = _piece(item.tokensRoot, item.length, at, piece);
+            require(token >= spec.vocabulary, NothingDiffers());
+        }
+        _convict(network, posting, sealing, claiming, party, VerdictLib.OUT_OF_BOUNDS);
     }
 
     /// @inheritdoc IProver

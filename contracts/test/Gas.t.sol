@@ -5,6 +5,7 @@ import "../src/interfaces/IVeriLLM.sol";
 import "../src/interfaces/Types.sol";
 import {Network} from "./Network.sol";
 import {Round} from "./Round.sol";
+import {Supplying} from "./Supplying.sol";
 import {Work} from "./Work.sol";
 
 /// @notice What the calls of a job cost as transactions: calldata and the 21 000 included, warm balances.
@@ -222,5 +223,21 @@ contract SummonsGasTest is Work {
         pass(terms.unbonding);
         network.collectTask(made.commitment);
         assertLt(vm.snapshotGasLastCall("summons", "collectTask"), LIMIT);
+    }
+}
+
+/// @notice What the texts of a re-verification cost, as transactions; calldata and its floor included.
+/// forge-config: default.isolate = true
+contract SupplyGasTest is Supplying {
+    function _spec() internal view override returns (ModelSpec memory spec) {
+        spec = super._spec();
+        spec.context = 16_384;
+    }
+
+    function test_suppliesOf8kTokens_costLessThan15M() public {
+        Case memory c = _claimedJob(_sane(8192 - 512, 512));
+        _reverify(c, new Content[](0));
+        network.supply(c.posting, c.sealing, c.claiming, _all());
+        assertLt(vm.snapshotGasLastCall("summons", "supply, 8192 tokens"), 15_000_000);
     }
 }

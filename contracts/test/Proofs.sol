@@ -114,7 +114,7 @@ abstract contract Proofs is Test {
         for (uint32 q = 0; q < REQUESTS; ++q) {
             w.prompts[q] = new uint32[](q == 0 ? 40 : 5 + q); // the first has two pieces
             for (uint32 i = 0; i < w.prompts[q].length; ++i) {
-                w.prompts[q][i] = 100 * (q + 1) + i;
+                w.prompts[q][i] = (q + i) % VOCABULARY;
             }
             w.outputs[q] = new uint32[](NEW);
             for (uint256 i = 0; i < NEW; ++i) {

@@ -113,6 +113,36 @@ abstract contract Proving is Proofs {
         prover.lengthsDiffer(address(ear), w.posting, w.sealing, w.claiming, uint8(k), given, made);
     }
 
+    /// @dev An item that is out of bounds by its own fields, or by token `at`.
+    function _bounds(Whole memory w, uint256 k, uint256 i, uint256 at, bytes memory refusal)
+        internal
+    {
+        Piece memory piece = _piece(k == 0 ? i : w.checked[i], w.sides[k].prompts[i], at);
+        _callBounds(w, k, _given(w, k, i), at, piece, refusal);
+    }
+
+    function _callBounds(
+        Whole memory w,
+        uint256 k,
+        Given memory given,
+        uint256 at,
+        Piece memory piece,
+        bytes memory refusal
+    ) internal {
+        _expect(refusal);
+        prover.outOfBounds(
+            address(ear),
+            w.posting,
+            w.sealing,
+            w.claiming,
+            w.spec,
+            uint8(k),
+            given,
+            uint32(at),
+            piece
+        );
+    }
+
     function _traceAt(
         Whole memory w,
         uint256 k,

@@ -22,6 +22,10 @@ contract Hashes {
         return TaskLib.tokensRoot(salt, tokens);
     }
 
+    function request(Asked calldata value) external pure returns (bytes32) {
+        return TaskLib.requestLeaf(value);
+    }
+
     function output(bytes32 taskId, bytes calldata tokens) external pure returns (bytes32) {
         return TaskLib.outputHash(taskId, tokens);
     }

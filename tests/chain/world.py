@@ -129,9 +129,7 @@ class World:
         self._count += 1
         worker, now = self.workers[inferencer], self.chain(self.client).now()
         salt = keccak(b"salt %d" % self._count)
-        asked = tuple(
-            Request(salt, self.prompt, len(self.output) + 4, Sampling()) for _ in range(requests)
-        )
+        asked = tuple(self.asked(salt) for _ in range(requests))
         secret = keccak(b"secret %d" % self._count)
         quote = Quote(self.scheduler.address, self.model, PRICE, draw_commit(secret), now + 300)
         fields = {
@@ -168,6 +166,10 @@ class World:
             worker_signature=sign(self.domain, commitment, worker.hot),
             inferencer=worker,
         )
+
+    def asked(self, salt: bytes) -> Request:
+        """A request as the client signs it."""
+        return Request(salt, self.prompt, len(self.output) + 4, Sampling())
 
     def inferred(self, task: Task, outputs: Sequence[Sequence[int]]) -> Inner:
         """What the inferencer commits to: here, to nothing that could be opened."""

@@ -11,7 +11,8 @@
     ├── RoundForced (round_forced)              a public round comes first
     ├── TooFewOwners (too_few_owners)           nobody to draw a larger committee from
     ├── BondNotCovered (bond_not_covered)       free stake below the bond
-    └── ContentsMissing (contents_missing)      a bundle without what must be supplied
+    ├── ContentsMissing (contents_missing)      a bundle without what must be supplied
+    └── ContentsOutOfBounds (contents_out_of_bounds)  a text that no worker can run
     ChainError
     └── InconsistentChain (inconsistent_chain)  answers of the RPC endpoint that cannot all be true
     NodeError
@@ -82,6 +83,18 @@ class ContentsMissing(InputError):
 
     code = "contents_missing"
     remedy = "Give the job's own bundle with --bundle; `verillm-audit demand` gets a claim's."
+
+
+class ContentsOutOfBounds(InputError):
+    """A checked request or its output is none that a worker could run: nobody is drawn for it."""
+
+    code = "contents_out_of_bounds"
+    remedy = "Run `verillm-audit prove`: who signed such a text is convicted by it alone."
+
+    def __init__(self, request: int, bound: str) -> None:
+        super().__init__(f"no worker can run request {request}: {bound}", bound=bound)
+        self.request = request
+        self.bound = bound
 
 
 class InconsistentChain(ChainError):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from verillm.api import to_hex
-from verillm.appeal import Content, content, holds, inferencer_task, size_of
+from verillm.appeal import Content, content, holds, inferencer_task, out_of_bounds, size_of
 from verillm.chain.appeals import AppealPhase, ContentSupplied, Record, ReverificationAsked, split
 from verillm.chain.calls import Call
 from verillm.chain.contract import Chain, Status
@@ -22,6 +22,7 @@ from verillm_verifier.errors import (
     AlreadyReverified,
     BondNotCovered,
     ContentsMissing,
+    ContentsOutOfBounds,
     NotDisputable,
     RoundForced,
     TooFewOwners,
@@ -149,7 +150,8 @@ def check_bond(chain: Chain, sender: ChecksumAddress, bond: int) -> None:
 
 # ── The contents ─────────────────────────────────────────────────────────────────────────────────
 def contents_of_bundle(facts: Facts, raw: bytes) -> tuple[Content, ...]:
-    """The checked requests in drawn order; ContentsMissing where the bundle does not hold one.
+    """The checked requests in drawn order; ContentsMissing where the bundle does not hold one,
+    ContentsOutOfBounds where no worker can run one.
 
     Held against the job's roots, as the contract will: any copy with the right texts does.
     """
@@ -168,6 +170,8 @@ def contents_of_bundle(facts: Facts, raw: bytes) -> tuple[Content, ...]:
             raise ContentsMissing(f"the bundle's request {number} has no text")
         if not holds(shown, *roots, task, number, posting.job.requests):
             raise ContentsMissing(f"the bundle's request {number} is not the job's")
+        if (bound := out_of_bounds(shown, facts.spec)) is not None:
+            raise ContentsOutOfBounds(number, bound)
         found.append(shown)
     return tuple(found)
 

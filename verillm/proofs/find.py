@@ -26,7 +26,7 @@ from verillm.proofs.shown import (
     Witness,
 )
 from verillm.records import Posting, Sealing
-from verillm.request import Receipt, request_leaf
+from verillm.request import Receipt, broken_bound, request_leaf
 from verillm.signing import Domain, job_id, task_hash
 from verillm.task import Item, Task, inner_hash, output_hash, seed, task_id
 from verillm.trace import Entry as TraceEntry, Opening, state_bytes
@@ -99,6 +99,7 @@ class View:
 def proofs(case: Case, head: ProvenHead | None = None) -> Iterator[Proof]:
     """Every proof, the clearest first; tokens only with the model's head."""
     for view in case.views:
+        yield from _bounds(case, view)
         yield from _lengths(view)
         yield from _trace(view)
         if view.party == INFERENCER:
@@ -165,6 +166,21 @@ def _lengths(view: View) -> Iterator[Proof]:
         fact = f"item {view.given.index} is not as long as its task says"
         values = (view.party, view.given, view.made)
         yield Proof("lengthsDiffer", view.party, Reason.LENGTH, fact, values)
+
+
+def _bounds(case: Case, view: View) -> Iterator[Proof]:
+    item, spec = view.item, case.spec
+    if view.task.model_id != case.posting.quote.model_id:
+        return  # which bounds were its own is another spec's business: its scheduler's fault
+    bound = broken_bound(item.sampling, item.length, item.max_new_tokens, spec.context)
+    strange = (at for at, token in enumerate(item.tokens) if token >= spec.vocabulary)
+    at = 0 if bound is not None else next(strange, None)
+    if at is not None:
+        piece = NO_PIECE if bound is not None else Piece.of(item.salt, item.tokens, at)
+        what = f"its {bound} is out of bounds" if bound else f"prompt token {at} is none"
+        fact = f"no worker can run item {view.given.index}: {what}"
+        values = (spec, view.party, view.given, at, piece)
+        yield Proof("outOfBounds", view.party, Reason.OUT_OF_BOUNDS, fact, values)
 
 
 def _trace(view: View) -> Iterator[Proof]:

@@ -63,7 +63,13 @@ interface IAdjudicator {
     /// verdicts need and returns what its jobs need.
     function registerModel(bytes calldata encoded)
         external
-        returns (ModelId modelId, uint96 seatStake, uint8 committee);
+        returns (
+            ModelId modelId,
+            uint96 seatStake,
+            uint8 committee,
+            uint32 vocabulary,
+            uint32 context
+        );
 
     /// @notice Opens a round of the caller: lengths until `revealBy`, openings until `openBy`, comparisons until `compareBy`.
     function open(JobId jobId, bytes32 record, uint40 revealBy, uint40 openBy, uint40 compareBy)

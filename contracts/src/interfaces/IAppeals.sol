@@ -49,6 +49,7 @@ interface IAppeals is ILedger {
     );
 
     error ContentInvalid(uint256 request, bytes32 fact);
+    error ContentOutOfBounds(uint256 request, bytes32 bound);
     error ContentsExceeded(uint256 supplied, uint256 required);
     error PhaseWrong(AppealPhase actual, AppealPhase expected);
     error MemberUnknown(uint256 index);
@@ -58,7 +59,8 @@ interface IAppeals is ILedger {
 
     /// @notice Asks for a re-verification, bonded by `reverifyBond`, while a claim or a verdict can still be disputed.
     /// @dev `contents` are those of the first checked requests, in drawn order; `supply` brings what is too large for
-    /// one call.
+    /// one call. What no worker can run is refused, since who is drawn loses its lock by not running it: it convicts who
+    /// signed it (IProver), and needs no committee.
     function reverify(
         Posting calldata posting,
         Sealing calldata sealing,

@@ -144,6 +144,24 @@ interface IProver {
         Made calldata made
     ) external;
 
+    /// @notice A party took a task that no worker can run: an item with sampling parameters out of bounds, without a
+    /// prompt or a new token, longer than the model's context, or with a token `at` that the model does not have.
+    /// @dev Client and scheduler signed it too, and honest ones refuse it as honest workers do. Why the worker: its
+    /// commitment is its own word to this task, so nobody honest can be convicted, and its fault ends the job as a slash
+    /// that pays the client back. Where only the request is out of bounds and the task is not, that is the
+    /// scheduler's fault alone: `taskDiffers`. Where the item's own fields show it, nothing of `piece` is looked at.
+    function outOfBounds(
+        address network,
+        Posting calldata posting,
+        Sealing calldata sealing,
+        Claiming calldata claiming,
+        ModelSpec calldata spec,
+        uint8 party,
+        Given calldata given,
+        uint32 at,
+        Piece calldata piece
+    ) external;
+
     /// @notice A party's trace runs over another prompt than its task's: token `at` differs.
     /// @dev `entry` is position `at`, or the one before, which names `at` as its next.
     function traceDiffers(

@@ -3,6 +3,7 @@ pragma solidity 0.8.30;
 
 import {IAppeals} from "../interfaces/IAppeals.sol";
 import {Content, JobId, Posting} from "../interfaces/Types.sol";
+import {BoundsLib} from "./BoundsLib.sol";
 import {HashLib} from "./HashLib.sol";
 import {MerkleLib} from "./MerkleLib.sol";
 import {TaskLib} from "./TaskLib.sol";
@@ -30,6 +31,23 @@ library ContentLib {
         bool given = _isWhole(content.output)
             && MerkleLib.verify(posting.outputsRoot, leaf, request, count, content.outputPath);
         require(given, IAppeals.ContentInvalid(request, "output"));
+    }
+
+    /// @notice Refuses what no worker can run: whoever is drawn for it would lose its lock for nothing.
+    function requireRunnable(
+        Content calldata content,
+        uint256 request,
+        uint32 vocabulary,
+        uint32 context
+    ) internal pure {
+        bytes32 fault = BoundsLib.fault(
+            content.sampling, content.tokens.length / 4, content.maxNewTokens, context
+        );
+        if (content.output.length / 4 > content.maxNewTokens) fault = "newTokens";
+        bool known = BoundsLib.areTokens(content.tokens, vocabulary)
+            && BoundsLib.areTokens(content.output, vocabulary);
+        if (!known) fault = "vocabulary";
+        require(fault == 0, IAppeals.ContentOutOfBounds(request, fault));
     }
 
     function _requestLeaf(Content calldata content) private pure returns (bytes32) {

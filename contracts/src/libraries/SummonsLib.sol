@@ -2,7 +2,8 @@
 pragma solidity 0.8.30;
 
 import {ISummons} from "../interfaces/ISummons.sol";
-import {Item, ModelId, ModelSpec, Sampling, Task} from "../interfaces/Types.sol";
+import {Item, ModelId, ModelSpec, Task} from "../interfaces/Types.sol";
+import {BoundsLib} from "./BoundsLib.sol";
 import {TaskLib} from "./TaskLib.sol";
 
 /// @notice What a summoned task must be, so that an honest member can run it in the time that it is given.
@@ -12,7 +13,6 @@ library SummonsLib {
     /// @notice For how many of them a new token counts: those of a verifier are there to hide its role, and decoding
     /// is slow.
     uint256 internal constant NEW_TOKEN = 10;
-    uint256 private constant PPM = 1_000_000;
 
     /// @notice What the chain knows of a task.
     struct Expected {
@@ -50,27 +50,13 @@ library SummonsLib {
         for (uint256 i = 0; i < items.length; ++i) {
             Item calldata item = items[i];
             _require(TaskLib.hashItem(item) == task.items[i], "items");
-            _requireBounds(spec, item);
+            bytes32 fault =
+                BoundsLib.fault(item.sampling, item.length, item.maxNewTokens, spec.context);
+            _require(fault == 0, fault);
             _require(tokens[i].length == 4 * uint256(item.length), "tokens");
-            _requireVocabulary(tokens[i], spec.vocabulary);
+            _require(BoundsLib.areTokens(tokens[i], spec.vocabulary), "vocabulary");
             _require(TaskLib.tokensRoot(item.salt, tokens[i]) == item.tokensRoot, "tokensRoot");
             work += uint256(item.length) + NEW_TOKEN * item.maxNewTokens;
-        }
-    }
-
-    function _requireBounds(ModelSpec calldata spec, Item calldata item) private pure {
-        Sampling calldata sampling = item.sampling;
-        _require(sampling.temperature <= 2 * PPM, "temperature");
-        _require(sampling.topP != 0 && sampling.topP <= PPM, "topP");
-        _require(sampling.minP <= PPM, "minP");
-        _require(item.length != 0, "length");
-        _require(item.maxNewTokens != 0, "maxNewTokens");
-        _require(uint256(item.length) + item.maxNewTokens <= spec.context, "context");
-    }
-
-    function _requireVocabulary(bytes calldata tokens, uint256 vocabulary) private pure {
-        for (uint256 at = 0; at < tokens.length; at += 4) {
-            _require(uint32(bytes4(tokens[at:at + 4])) < vocabulary, "vocabulary");
         }
     }
 

@@ -18,6 +18,7 @@ library VerdictLib {
     uint8 internal constant TRACE_DIFFERS = 12;
     uint8 internal constant TASK_DIFFERS = 13;
     uint8 internal constant RECEIPT_DIFFERS = 14;
+    uint8 internal constant OUT_OF_BOUNDS = 15;
     uint8 internal constant NO_CLIQUE = 20;
     uint8 internal constant DIVIDED = 21;
     uint8 internal constant TOO_FEW_POSITIONS = 22;

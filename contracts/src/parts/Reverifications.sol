@@ -104,18 +104,28 @@ abstract contract Reverifications is IAppeals, Rulings {
                 DrawLib.draw(secret, posting.commitment, beacon)
             );
         uint256 place = appeal.supplied;
-        uint256 tokens = appeal.tokens;
-        require(
-            place + contents.length <= checked.length,
-            ContentsExceeded(place + contents.length, checked.length)
-        );
+        uint256 supplied = place + contents.length;
+        require(supplied <= checked.length, ContentsExceeded(supplied, checked.length));
         for (uint256 i = 0; i < contents.length; ++i) {
-            tokens += ContentLib.check(contents[i], posting, jobId, secret, checked[place]);
-            emit ContentSupplied(jobId, place++, contents[i]);
+            // Each of the tokens stood in calldata.
+            appeal.tokens += uint64(_check(jobId, posting, secret, checked[place + i], contents[i]));
+            emit ContentSupplied(jobId, place + i, contents[i]);
         }
-        appeal.supplied = uint8(place); // at most 16
-        appeal.tokens = uint64(tokens); // each of them stood in calldata
-        if (place == checked.length) _complete(jobId, appeal, posting.quote.modelId);
+        appeal.supplied = uint8(supplied); // at most 16
+        if (supplied == checked.length) _complete(jobId, appeal, posting.quote.modelId);
+    }
+
+    /// @dev The job's own text, and one that whoever is drawn can run.
+    function _check(
+        JobId jobId,
+        Posting memory posting,
+        bytes32 secret,
+        uint256 request,
+        Content calldata content
+    ) private view returns (uint256 tokens) {
+        tokens = ContentLib.check(content, posting, jobId, secret, request);
+        Model storage model = _models[posting.quote.modelId];
+        ContentLib.requireRunnable(content, request, model.vocabulary, model.context);
     }
 
     /// @dev From here on the draw is fixed: seats, time and the block whose hash decides.

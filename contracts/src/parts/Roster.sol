@@ -10,12 +10,14 @@ import {Ledger} from "./Ledger.sol";
 /// is used again only after its unbonding, so no draw of a live job can meet a stranger in it.
 abstract contract Roster is Ledger {
     /// @dev What jobs need of a model; the rest is in the event of its registration. One slot. `committee` is
-    /// non-zero iff the model is known.
+    /// non-zero iff the model is known. No text beyond `vocabulary` and `context` can be run.
     struct Model {
         uint32 slots;
         uint32 owners;
         uint96 seatStake;
         uint8 committee;
+        uint32 vocabulary;
+        uint32 context;
     }
 
     /// @dev Timestamps; a seat is active strictly after `activeFrom` and, once it left, until `leftAt`.

@@ -14,13 +14,11 @@ abstract contract Seats is IVeriLLMCore, Roster {
     /// @inheritdoc IVeriLLMCore
     function registerModel(ModelSpec calldata) external returns (ModelId modelId) {
         bytes memory encoded = msg.data[4:];
-        uint96 seatStake;
-        uint8 committee;
-        (modelId, seatStake, committee) = IAdjudicator(ADJUDICATOR).registerModel(encoded);
-        Model storage model = _models[modelId];
-        require(model.committee == 0, ModelKnown(modelId));
-        model.seatStake = seatStake;
-        model.committee = committee;
+        Model memory needed;
+        (modelId, needed.seatStake, needed.committee, needed.vocabulary, needed.context) =
+            IAdjudicator(ADJUDICATOR).registerModel(encoded);
+        require(_models[modelId].committee == 0, ModelKnown(modelId));
+        _models[modelId] = needed;
         _emitRegistered(modelId, encoded);
     }
 

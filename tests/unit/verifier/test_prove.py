@@ -163,6 +163,47 @@ def test_a_verifiers_task_with_another_token_is_the_schedulers_fault() -> None:
     assert names(found) == {("promptDiffers", SCHEDULER, Reason.TASK_DIFFERS)}
 
 
+@pytest.mark.parametrize(
+    ("sampling", "spec"),
+    [
+        (Sampling(2 * PPM + 1), builders.SPEC),
+        (Sampling(0, top_p=0), builders.SPEC),
+        (Sampling(0, min_p=PPM + 1), builders.SPEC),
+        (Sampling(0), replace(builders.SPEC, context=15)),
+        (Sampling(0), replace(builders.SPEC, vocabulary=40)),
+    ],
+)
+def test_a_task_that_no_worker_can_run_is_the_fault_of_who_took_it(
+    sampling: Sampling, spec: ModelSpec
+) -> None:
+    found = synthetic(Plan(requests=2, sampling=sampling, spec=spec))
+    own = [each for each in found if each.name == "outOfBounds"]
+    assert ("outOfBounds", 0, Reason.OUT_OF_BOUNDS) in names(found)
+    assert {each.party for each in found} <= {0, 1, 2, 3}
+    assert found[0] == own[0]  # before all that follows from it
+
+
+def test_a_task_at_every_bound_proves_nothing() -> None:
+    sampling = Sampling(2 * PPM, 2**32 - 1, 1, PPM)
+    world = make_world(Plan(requests=2, sampling=sampling))
+    items = [item for each in world.bundle.parties for item in each.task.items]
+    longest = max(item.length + item.max_new_tokens for item in items)
+    outputs = [token for each in world.bundle.checked for token in each.output]
+    most = 1 + max(*(token for item in items for token in item.tokens), *outputs)
+    spec = replace(builders.SPEC, context=longest, vocabulary=most)
+    assert synthetic(Plan(requests=2, sampling=sampling, spec=spec)) == []
+    for less in (replace(spec, context=longest - 1), replace(spec, vocabulary=most - 1)):
+        assert synthetic(Plan(requests=2, sampling=sampling, spec=less))
+
+
+def test_a_request_out_of_bounds_alone_is_the_schedulers_fault() -> None:
+    """The inferencer's task can be run, so that nothing convicts it."""
+    change = on(0, lambda item: replace(item, sampling=Sampling(0)))
+    found = synthetic(Plan(requests=1, sampling=Sampling(0, top_p=0), task=change))
+    of_first = {each for each in names(found) if each[1] in (0, SCHEDULER)}
+    assert of_first == {("taskDiffers", SCHEDULER, Reason.TASK_DIFFERS)}
+
+
 @pytest.mark.parametrize("party", [0, 2])
 def test_a_trace_of_another_prompt_is_the_workers_fault(
     party: int, monkeypatch: pytest.MonkeyPatch

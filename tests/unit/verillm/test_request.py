@@ -16,6 +16,7 @@ from verillm.errors import (
 from verillm.request import (
     Request,
     Sampling,
+    broken_bound,
     check_request,
     piece_proof,
     request_leaf,
@@ -23,6 +24,7 @@ from verillm.request import (
     tokens_root,
     verify_piece,
 )
+from verillm.types import PPM
 
 REQUEST = Request(b"s" * 32, tuple(range(40)), 8, Sampling())
 
@@ -121,3 +123,39 @@ def test_a_job_of_no_or_too_many_requests_is_refused() -> None:
         requests_root([])
     with pytest.raises(InputError):
         requests_root([Request(b"s" * 32, (1,), 1, Sampling())] * 4097)
+
+
+AROUND = st.sampled_from([0, 1, 2, PPM - 1, PPM, PPM + 1, 2 * PPM, 2 * PPM + 1, 2**32 - 1])
+
+
+@given(st.builds(Sampling, AROUND, AROUND, AROUND, AROUND), st.integers(0, 9), st.integers(0, 9))
+def test_what_breaks_no_bound_is_what_a_worker_takes(
+    sampling: Sampling, length: int, most: int
+) -> None:
+    """The contracts' order of bounds and the checks of workers are two readings of one list."""
+    bound = broken_bound(sampling, length, most, 12)
+    try:
+        check_request(Request(b"s" * 32, (7,) * length, most, sampling), 12, 8)
+    except InputError:
+        assert bound is not None
+    else:
+        assert bound is None
+
+
+@pytest.mark.parametrize(
+    ("bound", "sampling", "length", "most"),
+    [
+        ("temperature", Sampling(2 * PPM + 1, top_p=0), 7, 5),
+        ("topP", Sampling(top_p=0, min_p=PPM + 1), 7, 5),
+        ("topP", Sampling(top_p=PPM + 1), 7, 5),
+        ("minP", Sampling(min_p=PPM + 1), 0, 5),
+        ("length", Sampling(), 0, 0),
+        ("maxNewTokens", Sampling(), 7, 0),
+        ("context", Sampling(), 7, 6),
+        (None, Sampling(2 * PPM, 2**32 - 1, 1, PPM), 7, 5),
+    ],
+)
+def test_the_first_bound_that_is_broken_is_named(
+    bound: str | None, sampling: Sampling, length: int, most: int
+) -> None:
+    assert broken_bound(sampling, length, most, 12) == bound
