@@ -168,6 +168,11 @@ def items_of(plan: Plan) -> tuple[Item, ...]:
     )
 
 
+def shipped_prompts() -> int:
+    """Return how many prompts ship; item n answers prompt n modulo so many."""
+    return len(json.loads(PROMPTS.read_text("utf-8")))
+
+
 def collect(plan: Plan, work: Path, report: Report) -> Iterator[Decode]:
     """Run whatever the working folder does not hold yet, and yield every decode with its checks."""
     checkers = {setup.name: setup for setup in plan.checkers}
@@ -194,10 +199,15 @@ class Keeper:
 
     def __init__(self, folder: Path, steps: int, report: Report) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.steps = steps
+        """How many there will be."""
         self._folder = folder
-        self._steps = steps
         self._report = report
         self._step = 0
+
+    def has(self, name: str) -> bool:
+        """Whether a run is kept."""
+        return (self._folder / f"{name}.npz").is_file()
 
     def __call__(self, name: str, run: Callable[[], tuple[Job, ...]]) -> tuple[Job, ...]:
         """Return a run from the folder, running it first if it is not there."""
@@ -211,7 +221,7 @@ class Keeper:
         tokens = sum(len(job.tokens) - job.prompt_tokens for job in jobs)
         how = "kept from before" if is_kept else f"{time.monotonic() - began:.0f} s"
         self._report(
-            f"[{self._step}/{self._steps}] {name}: {len(jobs)} jobs, {tokens} new tokens, {how}"
+            f"[{self._step}/{self.steps}] {name}: {len(jobs)} jobs, {tokens} new tokens, {how}"
         )
         return jobs
 

@@ -35,7 +35,10 @@ def runs(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 def test_units_takeTurns_soThatEverySetupMeetsEveryKindOfVerifier(runs: Runs) -> None:
-    met = {(about.worker, about.checkers) for about in map(runs.about, range(40))}
+    met = {
+        (about.worker, about.checkers)
+        for about in map(runs.about, range(len(WORKERS) * len(CASTS)))
+    }
     assert len(met) == len(WORKERS) * len(CASTS)
     seeds = {item.seed for unit in range(6) for item in items_for(runs, unit).values()}
     assert len(seeds) == sum(len(items_for(runs, unit)) for unit in range(6))
