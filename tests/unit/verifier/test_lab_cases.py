@@ -9,13 +9,14 @@ import pytest
 
 from tests.unit.verifier.lab import profile, spec_of
 from verillm.engine.tiny import write_folder
+from verillm.errors import InputError
 from verillm.evidence import CheckedRequest, Evidence, PartyStates
 from verillm.head import HeadRows
 from verillm.statistics import States
 from verillm.types import Hash32, JobId, Outcome, Reason
 from verillm.verdict import judge
 from verillm_verifier.attacks import states
-from verillm_verifier.lab import experiment, pooled
+from verillm_verifier.lab import experiment, pooled, reach
 from verillm_verifier.lab.cases import Case, View
 from verillm_verifier.lab.experiment import Lab, judge_trial, sequential
 from verillm_verifier.lab.figures import Share, interval
@@ -154,13 +155,46 @@ def test_a_group_withoutRuns_isRunOnceOnly(
     study = Study(folder, "tiny", prompts=1, new_tokens=3, cheats=(), decoders=DECODERS[:1])
     first = list(collect(study, tmp_path, lambda _: None))
 
-    def forbidden(*_: object, **__: object) -> None:
-        raise AssertionError("run again")
-
-    monkeypatch.setattr("verillm_verifier.lab.study.decode", forbidden)
-    monkeypatch.setattr("verillm_verifier.lab.study.prefill", forbidden)
+    _forbid_runs(monkeypatch)
     second = list(collect(study, tmp_path, lambda _: None))
     assert [_digest(group) for group in first] == [_digest(group) for group in second]
+
+
+def test_a_lab_ofWhatIsKept_runsNothing_andTakesWholePartsOnly(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Study(folder, "tiny", prompts=1, new_tokens=3, cheats=("int4",), decoders=DECODERS[:2])
+    with pytest.raises(InputError, match="no honest work is kept"):
+        list(collect(replace(asked, only_kept=True), tmp_path, lambda _: None))
+    run = list(collect(replace(asked, cheat_jobs=2), tmp_path, lambda _: None))
+    for name in ("bf16 rows 1, mixed, checked by fp32", f"{HONEST}, checked by int4"):
+        next(tmp_path.glob(f"*/{name}.npz")).unlink()
+    _forbid_runs(monkeypatch)
+    told: list[str] = []
+    kept = list(collect(replace(asked, only_kept=True), tmp_path, told.append))
+    assert [group.name for group in kept] == [
+        group.name for group in run if group.name != "bf16 rows 1, mixed"
+    ]
+    assert "quantised int4" in run[0].checks and "quantised int4" not in kept[0].checks
+    assert [_digest(group) for group in kept if group.name == "int4"] == [
+        _digest(group) for group in run if group.name == "int4"
+    ]
+    assert told[-1].startswith(f"[{len(told)}/{len(told)}]")
+    next(tmp_path.glob("*/int4 from 0 of 2, checked by fp32.npz")).unlink()
+    left = collect(replace(asked, only_kept=True), tmp_path, lambda _: None)
+    assert all(group.is_honest for group in left)
+
+
+def test_power_a_cheat_isBeyondTheNoisiestHonestDraw_andHonestWorkIsNot(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "LONG", 12)
+    honest, cheats = lab.cases(HONEST), {"cheat": lab.cases("int4"), "honest": lab.cases(HONEST)}
+    found = {(each.cheat, each.kind): each for each in reach.reaches(honest, cheats, 1)}
+    assert found["cheat", "bf16"].beyond == 1.0 and found["cheat", "fp32"].beyond == 1.0
+    assert found["honest", "bf16"].beyond == found["honest", "fp32"].beyond == 0.0
+    monkeypatch.setattr(reach, "LONG", 13)
+    assert reach.reaches(honest, cheats, 1) == ()
 
 
 def test_forged_states_differFromTheirModel(lab: Lab) -> None:
@@ -193,3 +227,11 @@ def test_a_share_countsJobs_notDraws() -> None:
 
 def _digest(group: Group) -> tuple[object, ...]:
     return group.name, [job.tokens for job in group.jobs], sorted(group.checks)
+
+
+def _forbid_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("run again")
+
+    monkeypatch.setattr("verillm_verifier.lab.study.decode", forbidden)
+    monkeypatch.setattr("verillm_verifier.lab.study.prefill", forbidden)

@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--subtle-jobs", type=int, default=64, help="of those that hide in one")
     options.add_argument("--new-tokens", type=int, default=64, help="longest answer")
     options.add_argument("--draws", type=int, default=100, help="draws per job and setting")
+    options.add_argument("--kept", action="store_true", help="run nothing: judge what is kept")
     options.add_argument("--work", type=Path, help="where runs are kept")
     options.add_argument("--figures", type=Path, help="write the figures here, as JSON")
     options.add_argument("--out", type=Path, help="write the page here")
@@ -82,6 +83,7 @@ def _run(options: argparse.Namespace) -> None:
         cheat_jobs=options.cheat_jobs,
         subtle_jobs=options.subtle_jobs,
         new_tokens=options.new_tokens,
+        only_kept=options.kept,
     )
     work = options.work or cache_home() / "lab"
     memory = work / f"votes {folder.name}.json"

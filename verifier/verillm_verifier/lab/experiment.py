@@ -22,6 +22,7 @@ from verillm_verifier.lab import pooled
 from verillm_verifier.lab.cases import Case, View, Votes
 from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import HONEST, honest, inferencers, verifiers
+from verillm_verifier.lab.reach import Reach, reaches
 from verillm_verifier.lab.records import Record
 from verillm_verifier.lab.study import SUBTLE, Group
 from verillm_verifier.lab.trials import (
@@ -39,6 +40,8 @@ from verillm_verifier.lab.views import forged, nudged, shifted
 DRAWS = 100
 SEED = 7
 NUDGED = ("int4", "swapped")
+QUANTISED = ("int8_row", "int8_group", "cache8")
+"""Cheats whose states differ by little more than honest ones."""
 MIXED = ("bf16", "chunked", "fp32")
 LEAST_QUIET = 16
 """Honest jobs of a setup from which its workers are drawn."""
@@ -66,6 +69,7 @@ class Findings:
     table: Table | None
     alarms: tuple[pooled.Alarm, ...]
     quiet: tuple[pooled.Quiet, ...]
+    reach: tuple[Reach, ...] = ()
 
 
 class Lab:
@@ -159,8 +163,8 @@ def experiment(
     kept: Sequence[Record] = (),
 ) -> Findings:
     """Judge every trial, and pool what hides in one job."""
-    quantised = [name for name in lab.groups[HONEST].checks if name.startswith("quantised ")]
-    trials = [*honest(lab.honest), *inferencers(lab.cheats), *verifiers(quantised)]
+    liars = [name for name in lab.groups[HONEST].checks if name.startswith("quantised ")]
+    trials = [*honest(lab.honest), *inferencers(lab.cheats), *verifiers(liars)]
     rows = []
     for number, trial in enumerate(trials, 1):
         rows.append(judge_trial(lab, trial, draws))
@@ -169,10 +173,13 @@ def experiment(
         report(f"[{number}/{len(trials)}] {trial.title}: {caught.value:.3f} of {caught.draws}")
     report("how much freedom the tolerance leaves")
     freedom = pooled.freedom(lab.cases(HONEST)[::2], "bf16", lab.head)
+    report("what more positions would show")
+    quantised = {name: lab.cases(name) for name in QUANTISED if name in lab.cheats}
+    reach = reaches((case for name in lab.honest for case in lab.cases(name)), quantised, SEED)
     report("the test over a worker's jobs")
     table, alarms, quiet = sequential(lab, kept)
     lab.remember()
-    return Findings(tuple(rows), freedom, table, alarms, quiet)
+    return Findings(tuple(rows), freedom, table, alarms, quiet, reach)
 
 
 def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
@@ -252,6 +259,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
         "table": {"edges": table.edges, "ratios": _rounded(table.ratios)} if table else None,
         "alarms": [asdict(each) for each in findings.alarms],
         "quiet": [asdict(each) for each in findings.quiet],
+        "reach": [asdict(each) for each in findings.reach],
     }
 
 

@@ -36,6 +36,7 @@ def write(found: Json) -> str:
         quiet_tokens=f"{QUIET_TOKENS:,}".replace(",", " "),
         honest=_honest(rows),
         inferencers=_inferencers(rows),
+        reach=_reach(found),
         verifiers=_verifiers(rows),
         sequential=_sequential(found),
         refused=_table(("deviation", "verdict"), REFUSED),
@@ -152,6 +153,21 @@ def _inferencers(rows: Sequence[Json]) -> str:
     ]
     head = ("attack", *settings, "verdict (32, mixed)", "nearest (16)", "needs", "jobs")
     return _table(head, lines)
+
+
+def _reach(found: Json) -> str:
+    titles = {row["name"]: row["title"] for row in found["rows"]}
+    reached: Sequence[Json] = found.get("reach", ())
+    counts = sorted({each["positions"] for each in reached})
+    noisiest = {each["positions"]: each["honest"] / 1e6 for each in reached}
+    lines: list[tuple[object, ...]] = [
+        ("noisiest honest draw", "", "", *(f"{noisiest[count]:.2f}" for count in counts))
+    ]
+    for cheat, kind in dict.fromkeys((each["cheat"], each["kind"]) for each in reached):
+        of = {e["positions"]: e for e in reached if (e["cheat"], e["kind"]) == (cheat, kind)}
+        shares = (f"{100 * of[count]['beyond']:.1f} %" for count in counts)
+        lines.append((titles[cheat], kind, of[counts[0]]["jobs"], *shares))
+    return _table(("cheat", "verifier", "jobs", *map(str, counts)), lines)
 
 
 def _verifiers(rows: Sequence[Json]) -> str:

@@ -6,7 +6,7 @@ kept. The lab's seeds are not the calibration's: thresholds are judged on jobs t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from verillm.engine import Engine, EngineTransform, Kind, open_engine
 from verillm.engine.config import read_config
 from verillm.engine.describe import read_template
+from verillm.errors import InputError
 from verillm.prompt import PromptFormat
 from verillm.request import Sampling
 from verillm.task import Item
@@ -67,6 +68,8 @@ class Study:
     new_tokens: int = 64
     cheats: tuple[str, ...] = CHEATS
     decoders: tuple[Setup, ...] = DECODERS
+    only_kept: bool = False
+    """Run nothing: what the working folder holds, up to so many jobs, is all there is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,26 +118,32 @@ class Verifiers:
 def collect(study: Study, work: Path, report: Report) -> Iterator[Group]:
     """Run what the working folder does not hold yet, and yield every group of jobs."""
     mixed, plain = _plan(study, MIXED_SEED), _plan(study, PLAIN_SEED)
+    keep = Keeper(work / plain.identity(), 0, report)
+    runs = Runs(keep, Verifiers(study), study)
     honest = [(setup, plain) for setup in (study.decoders[0], study.decoders[-1])]
     honest += [(setup, mixed) for setup in study.decoders]
+    honest = [each for each in honest if runs.has_honest(*each)]
+    if not honest or honest[0] != (study.decoders[0], plain):
+        raise InputError("no honest work is kept: run the lab once without --kept")
     cheats = [name for name in study.cheats if _chosen(plain, LENGTHS.get(name), 1)]
-    liars = [name for name in QUANTISED if name in cheats]
-    checkers = {name: tuple(CHECKERS) if name in SUBTLE else PLAIN_CHECKERS for name in cheats}
-    steps = len(honest) * (1 + len(CHECKERS)) + len(liars)
-    steps += sum(
-        -(-(study.subtle_jobs if name in SUBTLE else study.cheat_jobs) // PART) * (1 + len(kinds))
-        for name, kinds in checkers.items()
-    )
-    runs = Runs(Keeper(work / plain.identity(), steps, report), Verifiers(study))
+    cheats = [name for name in cheats if runs.parts(name)]
+    liars = [name for name in QUANTISED if name in cheats and runs.has_liar(*honest[0], name)]
+    keep.steps = len(honest) * (1 + len(CHECKERS)) + len(liars)
+    keep.steps += sum(len(runs.parts(name)) * (1 + len(checkers_of(name))) for name in cheats)
     try:
         for setup, plan in honest[:1]:
-            yield runs.with_liars(plan, runs.honest(plan, setup, study), liars)
+            yield runs.with_liars(plan, runs.honest(setup, plan), liars)
         for name in cheats:
-            yield runs.cheat(plain, name, study, checkers[name])
+            yield runs.cheat(name, plain)
         for setup, plan in honest[1:]:
-            yield runs.honest(plan, setup, study)
+            yield runs.honest(setup, plan)
     finally:
         runs.verifiers.close()
+
+
+def checkers_of(cheat: str) -> tuple[str, ...]:
+    """Return the kinds of verifiers that check a cheat."""
+    return tuple(CHECKERS) if cheat in SUBTLE else PLAIN_CHECKERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,25 +152,47 @@ class Runs:
 
     keep: Keeper
     verifiers: Verifiers
+    study: Study
 
-    def honest(self, plan: Plan, setup: Setup, study: Study) -> Group:
+    def has_honest(self, setup: Setup, plan: Plan) -> bool:
+        """Whether a setup's answers can be had: all can, unless nothing is run."""
+        return self._has(_all_of(_named(setup, plan).name, CHECKERS))
+
+    def has_liar(self, setup: Setup, plan: Plan, name: str) -> bool:
+        """Whether a quantised verifier's states can be had, likewise."""
+        return self._has({_checked(_named(setup, plan).name, name)})
+
+    def parts(self, cheat: str) -> list[tuple[int, int]]:
+        """Return where the parts of a cheat's jobs begin, and how many jobs each has."""
+        count = self.study.subtle_jobs if cheat in SUBTLE else self.study.cheat_jobs
+        if not self.study.only_kept:
+            return [(at, min(PART, count - at)) for at in range(0, count, PART)]
+        found: list[tuple[int, int]] = []
+        while (at := sum(size for _, size in found)) < count:
+            sizes = [
+                size
+                for size in range(1, min(PART, count - at) + 1)
+                if self._has(_all_of(_part(cheat, at, size), checkers_of(cheat)))
+            ]
+            if not sizes:
+                break
+            found.append((at, max(sizes)))
+        return found
+
+    def honest(self, setup: Setup, plan: Plan) -> Group:
         """Answer honestly in one setup."""
-        kind = "mixed" if plan.seed == MIXED_SEED else "plain"
-        items = _items(plan)[: max(1, round(study.prompts * setup.share))]
-        named = replace(setup, name=f"{setup.name}, {kind}")
-        return self._group(plan, named, None, items, tuple(CHECKERS))
+        items = _items(plan)[: max(1, round(self.study.prompts * setup.share))]
+        return self._group(plan, _named(setup, plan), None, items, tuple(CHECKERS))
 
-    def cheat(self, plan: Plan, name: str, study: Study, checkers: Sequence[str]) -> Group:
+    def cheat(self, name: str, plan: Plan) -> Group:
         """Answer as a cheat does."""
-        count = study.subtle_jobs if name in SUBTLE else study.cheat_jobs
-        items = _chosen(plan, LENGTHS.get(name), count)
-        transform = _transform(study.folder, name)
-        parts = [
-            self._group(
-                plan, Setup(f"{name} from {at}"), transform, items[at : at + PART], checkers
-            )
-            for at in range(0, len(items), PART)
-        ]
+        places, checkers = self.parts(name), checkers_of(name)
+        items = _chosen(plan, LENGTHS.get(name), sum(size for _, size in places))
+        transform = _transform(self.study.folder, name)
+        parts = []
+        for at, size in places:
+            setup, chosen = Setup(_part(name, at, size)), items[at : at + size]
+            parts.append(self._group(plan, setup, transform, chosen, checkers))
         return Group(
             name,
             False,
@@ -178,12 +209,15 @@ class Runs:
         )
         lies = {
             f"quantised {name}": self.keep(
-                f"{group.name}, checked by {name}",
+                _checked(group.name, name),
                 partial(decode, plan, Setup(name), ATTACKS[name], items),
             )
             for name in liars
         }
         return replace(group, checks={**group.checks, **lies})
+
+    def _has(self, names: Collection[str]) -> bool:
+        return not self.study.only_kept or all(map(self.keep.has, names))
 
     def _group(
         self,
@@ -193,16 +227,32 @@ class Runs:
         items: tuple[Item, ...],
         checkers: Sequence[str],
     ) -> Group:
-        run = f"{setup.name} of {len(items)}" if transform else setup.name
-        jobs = self.keep(run, partial(decode, plan, setup, transform, items))
+        jobs = self.keep(setup.name, partial(decode, plan, setup, transform, items))
         checks = {
             name: self.keep(
-                f"{run}, checked by {name}",
+                _checked(setup.name, name),
                 partial(self.verifiers.check, name, items, jobs),
             )
             for name in checkers
         }
         return Group(setup.name, transform is None, items, jobs, checks)
+
+
+def _part(name: str, first: int, size: int) -> str:
+    return f"{name} from {first} of {size}"
+
+
+def _named(setup: Setup, plan: Plan) -> Setup:
+    kind = "mixed" if plan.seed == MIXED_SEED else "plain"
+    return replace(setup, name=f"{setup.name}, {kind}")
+
+
+def _checked(run: str, name: str) -> str:
+    return f"{run}, checked by {name}"
+
+
+def _all_of(run: str, checkers: Iterable[str]) -> set[str]:
+    return {run, *(_checked(run, name) for name in checkers)}
 
 
 def _plan(study: Study, seed: int) -> Plan:
