@@ -22,10 +22,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from verillm.errors import MalformedError
 
 ALARM = 1e5
 """One false alarm in so many honest workers."""
+_TYPICAL = 100_000.0
+_PRIOR = np.array([-2.5, -2.0])
+"""Logit of the losses at a typical distance, and its slope over the logarithm of the distance."""
+_STRENGTH = np.array([0.01, 0.5])
+_STEPS, _SMALL = 100, 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,23 +109,19 @@ def fit(
     """Return the table of likelihood ratios from leads of honest work and of cheats.
 
     `closeness`: ascending distances between a token and its best rival. Nearer than the first of
-    them either may win and nothing is said. Else a bin compares how often the token loses, given
-    the distance: honest losses are raised by three standard errors, a cheat's mixed
-    with a tenth of the honest ones and never below them, so that no bin says more than was seen.
+    them either may win, and a loss by more than the last is no noise: of both nothing is said. In
+    between, how often the nearer one loses is a logistic curve over the logarithm of the distance,
+    so that few losses tell enough of every bin. The honest curve is raised by two standard errors,
+    a cheat's mixed with a tenth of the honest one and never below it.
     """
     bounds = tuple(closeness)
     edges = (*(-each for each in reversed(bounds)), *bounds)
-    base = [_at_most(lost, count) for lost, count in _losses(honest, bounds)]
+    base = _curve(_losses(honest, bounds), bounds, raised=2.0)
     ratios = {}
     for name, leads in cheats.items():
-        shares = [
-            max(low, 0.9 * lost / count + 0.1 * low if count else low)
-            for low, (lost, count) in zip(base, _losses(leads, bounds), strict=True)
-        ]
-        both = list(zip(shares, base, strict=True))
-        lose = [math.log(share / low) for share, low in both]
-        win = [math.log((1 - share) / (1 - low)) for share, low in both]
-        ratios[name] = (*reversed(lose), 0.0, *win)
+        shares = np.maximum(base, 0.9 * _curve(_losses(leads, bounds), bounds) + 0.1 * base)
+        lose, win = np.log(shares / base), np.log((1 - shares) / (1 - base))
+        ratios[name] = (0.0, *reversed(lose.tolist()), 0.0, *win.tolist(), 0.0)
     return Table(edges, ratios)
 
 
@@ -135,18 +139,57 @@ def _losses(leads: Sequence[int], bounds: tuple[int, ...]) -> list[tuple[int, in
     """Per distance, how many tokens lose and how many there are; MalformedError without tokens."""
     if not leads:
         raise MalformedError("leads", "none to fit")
-    found = [[0, 0] for _ in bounds]
+    found = [[0, 0] for _ in bounds[1:]]
     for lead in leads:
         at = bisect_left(bounds, abs(lead)) - 1
-        if at >= 0:
+        if 0 <= at < len(found):
             found[at][0] += lead < 0
             found[at][1] += 1
     return [(lost, count) for lost, count in found]
 
 
-def _at_most(lost: int, count: int) -> float:
-    """How often tokens lose, three standard errors and a token raised; never over half."""
-    return min(0.5, (lost + 3 * math.sqrt(lost) + 1) / (count + 1))
+def _curve(
+    losses: Sequence[tuple[int, int]], bounds: tuple[int, ...], raised: float = 0.0
+) -> NDArray[np.float64]:
+    """The share of tokens that lose in each bin, `raised` by standard errors; never over half.
+
+    The likeliest logistic curve, by Newton's method with ever shorter steps, under a prior so wide
+    that it only matters where there is next to nothing to fit.
+    """
+    lost, count = np.array(losses, dtype=np.float64).T
+    middles = np.sqrt(np.array(bounds[:-1], dtype=np.float64) * np.array(bounds[1:]))
+    rows = np.stack([np.ones(len(middles)), np.log(middles / _TYPICAL)], axis=1)
+
+    def cost(line: NDArray[np.float64]) -> float:
+        logits, off = rows @ line, line - _PRIOR
+        likely = lost @ logits - count @ np.logaddexp(0.0, logits)
+        return float(off @ (_STRENGTH * off) / 2 - likely)
+
+    line = _PRIOR
+    for _ in range(_STEPS):
+        share = _logistic(rows @ line)
+        slope = rows.T @ (lost - count * share) - _STRENGTH * (line - _PRIOR)
+        step = np.linalg.solve(_bend(rows, count * share * (1 - share)), slope)
+        while cost(line + step) > cost(line) and float(np.abs(step).max()) > _SMALL:
+            step = step / 2
+        line = line + step
+        if float(np.abs(step).max()) <= _SMALL:
+            break
+    share = _logistic(rows @ line)
+    spread = np.linalg.inv(_bend(rows, count * share * (1 - share)))
+    errors = np.sqrt(np.einsum("ij,jk,ik->i", rows, spread, rows))
+    return np.minimum(0.5, _logistic(rows @ line + raised * errors))
+
+
+def _bend(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The cost's second derivatives."""
+    bend: NDArray[np.float64] = rows.T @ (rows * weights[:, None]) + np.diag(_STRENGTH)
+    return bend
+
+
+def _logistic(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    share: NDArray[np.float64] = 1 / (1 + np.exp(-logits))
+    return share
 
 
 def _log_sum(logs: tuple[float, ...]) -> float:

@@ -194,11 +194,23 @@ def collect(plan: Plan, work: Path, report: Report) -> Iterator[Decode]:
         yield Decode(setup.name, transform is None, jobs, checks)
 
 
+def kept_honest(plan: Plan, work: Path) -> Iterator[tuple[Setup, Decode]]:
+    """Yield the honest decodes that a working folder holds with all their checks; run nothing."""
+    keep = Keeper(work / plan.identity(), 0, lambda _: None)
+    for setup in plan.decoders:
+        checks = {
+            checker.name: f"{setup.name}, checked by {checker.name}" for checker in plan.checkers
+        }
+        if not all(map(keep.has, (setup.name, *checks.values()))):
+            continue
+        read = {name: keep.read(path) for name, path in checks.items()}
+        yield setup, Decode(setup.name, True, keep.read(setup.name), read)
+
+
 class Keeper:
     """Keeps each run in a folder under its name, and counts them off."""
 
     def __init__(self, folder: Path, steps: int, report: Report) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.steps = steps
         """How many there will be."""
         self._folder = folder
@@ -207,12 +219,16 @@ class Keeper:
 
     def has(self, name: str) -> bool:
         """Whether a run is kept."""
-        return (self._folder / f"{name}.npz").is_file()
+        return self._path(name).is_file()
+
+    def read(self, name: str) -> tuple[Job, ...]:
+        """Return a run that is kept."""
+        return _read(self._path(name))
 
     def __call__(self, name: str, run: Callable[[], tuple[Job, ...]]) -> tuple[Job, ...]:
         """Return a run from the folder, running it first if it is not there."""
         self._step += 1
-        path = self._folder / f"{name}.npz"
+        path = self._path(name)
         began = time.monotonic()
         is_kept = path.is_file()
         jobs = _read(path) if is_kept else run()
@@ -224,6 +240,9 @@ class Keeper:
             f"[{self._step}/{self.steps}] {name}: {len(jobs)} jobs, {tokens} new tokens, {how}"
         )
         return jobs
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.npz"
 
 
 def decode(
@@ -281,6 +300,7 @@ def _write(path: Path, jobs: Sequence[Job]) -> None:
             f"{place} slices": job.slices,
             f"{place} finals": job.finals,
         }
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial")
     with unfinished.open("wb") as file:
         np.savez(file, **arrays)

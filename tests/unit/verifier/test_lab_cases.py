@@ -15,6 +15,7 @@ from verillm.head import HeadRows
 from verillm.statistics import States
 from verillm.types import Hash32, JobId, Outcome, Reason
 from verillm.verdict import judge
+from verillm_verifier import runs
 from verillm_verifier.attacks import states
 from verillm_verifier.lab import experiment, pooled, reach
 from verillm_verifier.lab.cases import Case, View
@@ -22,7 +23,7 @@ from verillm_verifier.lab.experiment import Lab, judge_trial, sequential
 from verillm_verifier.lab.figures import Share, interval
 from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import HONEST
-from verillm_verifier.lab.study import DECODERS, LENGTHS, Group, Study, collect
+from verillm_verifier.lab.study import DECODERS, LENGTHS, Group, Study, calibrated, collect
 from verillm_verifier.lab.trials import Role, Trial, tokens_needed
 from verillm_verifier.lab.views import nudged
 
@@ -139,6 +140,24 @@ def test_the_sequentialTest_isFittedOnOtherJobsThanItJudges(
     assert {each.tokens for each in alarms if each.cheat == "int8_row"} == {judged}
     assert {each.setup for each in quiet} == set(lab.honest)
     assert all(each.highest < 1e5 for each in quiet)
+    assert {each.jobs for each in quiet} == {2}
+    held_out = sequential(lab, calibrated=[lab.groups[HONEST]])[2]
+    assert {each.jobs for each in held_out} == {4}
+
+
+def test_a_calibrationsJobs_areFittedOn_butForFp32Workers(folder: Path, tmp_path: Path) -> None:
+    plan = runs.Plan(folder, "tiny", prompts=1, new_tokens=3)
+    assert calibrated(plan, tmp_path) == []
+    made = {each.name: each for each in runs.collect(plan, tmp_path, lambda _: None)}
+    found = {group.name: group for group in calibrated(plan, tmp_path)}
+    assert set(found) == {f"calibration's {name}" for name in made if name.startswith("bf16")}
+    for name, group in found.items():
+        decode = made[name.removeprefix("calibration's ")]
+        assert [job.tokens for job in group.jobs] == [job.tokens for job in decode.jobs]
+        assert set(group.checks) == {"bf16", "chunked", "eager", "fp32"}
+        assert [item.tokens for item in group.items] == [
+            job.tokens[: job.prompt_tokens] for job in group.jobs
+        ]
 
 
 def test_a_cheat_withoutAPromptOfItsLength_isNotRun(

@@ -1,7 +1,13 @@
 """The page of detection, from figures: every part is there, and what was not run is said."""
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from verillm.errors import InputError
+from verillm_verifier.lab.command import judged
 from verillm_verifier.lab.report import write
 
 SHARE = {"value": 1.0, "low": 0.83, "high": 1.0, "draws": 40, "jobs": 20}
@@ -80,3 +86,16 @@ def test_the_page_holdsEveryPart_andWhereItWasMeasured() -> None:
 
 def test_a_profile_withoutCertificate_isSaidToHaveNone() -> None:
     assert "Not run for this profile." in write({**figures(), "certificate": None})
+
+
+def test_verdicts_ofAnEarlierRun_areTakenUnderTheSameProfileOnly(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps(figures()), "utf-8")
+    now = {"profile": {"hash": "cd" * 32}, "certificate": None, "overMany": "2026-12-01, 4 cores"}
+    found = judged(path, now)
+    assert found["rows"] == figures()["rows"] and found["machine"] == figures()["machine"]
+    assert found["certificate"] is None
+    page = write({**found, "profile": figures()["profile"]})
+    assert "Measured on 2026-11-29, 2 cores x86_64." in page and "2026-12-01, 4 cores." in page
+    with pytest.raises(InputError, match="another profile"):
+        judged(path, {"profile": {"hash": "ef" * 32}})

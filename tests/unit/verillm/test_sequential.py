@@ -110,7 +110,7 @@ def test_a_job_countsTheSame_inAnyOrderOfItsTokens(margins: list[int]) -> None:
     assert math.isclose(forward.value, backward.value, rel_tol=1e-9)
 
 
-CLOSENESS = (10_000, 100_000)
+CLOSENESS = (10_000, 100_000, 1_000_000)
 
 
 def leads(losses: dict[int, float], count: int, seed: int) -> list[int]:
@@ -121,13 +121,13 @@ def leads(losses: dict[int, float], count: int, seed: int) -> list[int]:
 
 
 def test_fitting_comparesWhoWinsNearTies_givenHowNearTheyAre() -> None:
-    honest = leads({5_000: 0.5, 50_000: 0.1, 500_000: 0.01}, 200_000, 5)
-    cheat = leads({5_000: 0.5, 50_000: 0.3, 500_000: 0.04}, 200_000, 6)
+    honest = leads({5_000: 0.5, 50_000: 0.1, 500_000: 0.01, 5_000_000: 0.01}, 200_000, 5)
+    cheat = leads({5_000: 0.5, 50_000: 0.3, 500_000: 0.04, 5_000_000: 0.5}, 200_000, 6)
     fitted = fit(honest, {"cheat": cheat}, CLOSENESS).ratios["cheat"]
-    far, near, nothing, *won = fitted
+    beyond, far, near, nothing, *won, last = fitted
     assert far == pytest.approx(math.log((0.9 * 0.04 + 0.001) / 0.01), abs=0.2)
     assert near == pytest.approx(math.log((0.9 * 0.3 + 0.01) / 0.1), abs=0.08)
-    assert nothing == 0.0
+    assert beyond == nothing == last == 0.0
     assert won == pytest.approx([math.log(0.72 / 0.9), math.log(0.963 / 0.99)], abs=0.02)
 
 
@@ -147,20 +147,52 @@ def test_fitting_neverSaysMoreThanWasSeen() -> None:
     assert set(calmer.ratios["cheat"]) == {0.0}
 
 
-def test_a_bin_isFittedFromItsOwnLossesAlone() -> None:
-    """By hand: of 9 honest tokens 4 lose, of 4 the cheat's 3 lose, each beyond one distance."""
-    honest = [-20_000] * 4 + [20_000] * 5
-    cheat = [-20_000] * 3 + [20_000] + [-9_999, 10_000]  # the last two are too near to tell
-    table = fit(honest, {"cheat": cheat}, (10_000, 100_000))
-    low = 0.5  # (4 + 3 * 2 + 1) / 10 is more than half
-    high = 0.9 * 3 / 4 + 0.1 * low
-    lose, win = math.log(high / low), math.log((1 - high) / (1 - low))
-    assert table.edges == (-100_000, -10_000, 10_000, 100_000)
-    assert table.ratios["cheat"] == pytest.approx((0.0, lose, 0.0, win, 0.0))
-    rare = fit([20_000] * 99, {"cheat": [-20_000]}, (10_000,)).ratios["cheat"]
-    assert rare[0] == pytest.approx(math.log((0.9 + 0.1 / 100) / (1 / 100)))
-    some = fit([-20_000] * 9 + [20_000] * 190, {"cheat": [-20_000]}, (10_000,)).ratios["cheat"]
-    assert some[0] == pytest.approx(math.log((0.9 + 0.1 * 19 / 200) / (19 / 200)))
+def test_a_curveThroughTwoBins_isRaisedAndMixed_asByHand() -> None:
+    """Two bins have two losses and a curve two numbers: it goes through them."""
+    near, far = 20_000, 200_000
+    honest = [-near] * 400 + [near] * 3_600 + [-far] * 40 + [far] * 3_960
+    cheat = [-near] * 900 + [near] * 2_100 + [-far] * 150 + [far] * 2_850
+    ignored = [-9_999, -10_000, 10_000, 1_000_001, -1_000_001] * 1_000
+
+    def raised(lost: int, count: int) -> float:
+        share = lost / count
+        errors = 2 / math.sqrt(count * share * (1 - share))
+        return 1 / (1 + math.exp(-math.log(share / (1 - share)) - errors))
+
+    low = (raised(400, 4_000), raised(40, 4_000))
+    high = (0.9 * 0.3 + 0.1 * low[0], 0.9 * 0.05 + 0.1 * low[1])
+    lose = [math.log(more / less) for more, less in zip(high, low, strict=True)]
+    win = [math.log((1 - more) / (1 - less)) for more, less in zip(high, low, strict=True)]
+    table = fit(honest + ignored, {"cheat": cheat + ignored}, CLOSENESS)
+    assert table.edges == (-1_000_000, -100_000, -10_000, 10_000, 100_000, 1_000_000)
+    expected = (0.0, lose[1], lose[0], 0.0, win[0], win[1], 0.0)
+    assert table.ratios["cheat"] == pytest.approx(expected, rel=0.01)
+
+
+BOUNDS = (40_000, 60_000, 90_000, 130_000, 200_000, 300_000, 450_000, 700_000)
+
+
+def ties(random: np.random.Generator, count: int, scale: float) -> list[int]:
+    """Leads whose losses follow a logistic curve in the logarithm of the distance."""
+    apart = random.uniform(1.0, 3_000_000.0, count)
+    lost = random.random(count) < 1 / (1 + (apart / (scale * 60_000)) ** 2.5)
+    found: list[int] = np.where(lost, -apart, apart).astype(int).tolist()
+    return found
+
+
+def test_fitted_onFewTokens_honestWorkersStayQuiet_andCheatsDoNot() -> None:
+    """What a fit gets wrong is paid by the raise; a fit that is not raised reaches odds of 11."""
+    random = np.random.default_rng(11)
+    highest, ends = 0.0, []
+    for _ in range(12):
+        table = fit(ties(random, 2_000, 1.0), {"cheat": ties(random, 2_000, 2.0)}, BOUNDS)
+        suspicion = Suspicion()
+        for _ in range(400):
+            suspicion = suspicion.after(ties(random, 64, 1.0), table)
+            highest = max(highest, suspicion.value)
+        ends.append(_first_alarm([ties(random, 64, 2.0) for _ in range(150)], table))
+    assert highest < 3
+    assert sorted(ends)[6] * 64 < 3_000
 
 
 def test_no_leads_cannotBeFitted() -> None:
@@ -203,10 +235,10 @@ def test_a_table_thatIsNotThere_isToldByItsPath(tmp_path: Path) -> None:
         load(tmp_path / "nowhere.json")
 
 
-def _first_alarm(found: list[list[int]]) -> int:
+def _first_alarm(found: list[list[int]], table: Table = TABLE) -> int:
     suspicion = Suspicion()
     for number, job in enumerate(found, 1):
-        suspicion = suspicion.after(job, TABLE)
+        suspicion = suspicion.after(job, table)
         if suspicion.is_alarm:
             return number
     raise AssertionError("no alarm")

@@ -33,7 +33,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--draws", type=int, default=100, help="draws per job and setting")
     options.add_argument("--kept", action="store_true", help="run nothing: judge what is kept")
     options.add_argument("--work", type=Path, help="where runs are kept")
+    options.add_argument("--calibration", type=Path, help="where a calibration keeps its runs")
     options.add_argument("--figures", type=Path, help="write the figures here, as JSON")
+    options.add_argument("--judged", type=Path, help="take single jobs' verdicts from figures")
     options.add_argument("--out", type=Path, help="write the page here")
     options.add_argument("--also", type=Path, nargs="*", default=[], help="figures of other models")
     options.add_argument("--fixtures", type=Path, help="write what the power tests read")
@@ -67,11 +69,12 @@ def read_profile(path: Path) -> CheckProfile:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from verillm_verifier.lab.experiment import Lab, as_json, experiment
+    from verillm_verifier.lab.experiment import Lab, as_json, experiment, many_json, over_many
     from verillm_verifier.lab.fixtures import fixtures
     from verillm_verifier.lab.honest import Runs
     from verillm_verifier.lab.report import write
-    from verillm_verifier.lab.study import Study, collect
+    from verillm_verifier.lab.study import Study, calibrated, collect
+    from verillm_verifier.runs import Plan
 
     folder = options.model or cache_home() / "models" / "smollm2-135m-instruct"
     path = options.profile or shipped(folder)
@@ -88,7 +91,10 @@ def _run(options: argparse.Namespace) -> None:
     work = options.work or cache_home() / "lab"
     memory = work / f"votes {folder.name}.json"
     lab = Lab(folder, profile, collect(study, work, _say), memory)
-    kept = Runs(folder, profile, cache_home() / "certify", options.engine).kept()
+    kept = list(Runs(folder, profile, cache_home() / "certify", options.engine).kept())
+    fitted = calibrated(
+        Plan(folder, options.engine), options.calibration or cache_home() / "calibration"
+    )
     found = {
         "model": {
             "name": folder.name,
@@ -96,12 +102,15 @@ def _run(options: argparse.Namespace) -> None:
             "about": _about(folder),
         },
         "profile": {"hash": _digest(profile), **to_json(profile)},
-        "machine": machine_line(),
         "certificate": certificate_of(path),
-        "draws": options.draws,
-        **as_json(experiment(lab, _say, options.draws, list(kept))),
+        "overMany": machine_line(),
         "others": [json.loads(path.read_text("utf-8")) for path in options.also],
     }
+    if options.judged is None:
+        found |= {"machine": machine_line(), "draws": options.draws}
+        found |= as_json(experiment(lab, _say, options.draws, kept, fitted))
+    else:
+        found = judged(options.judged, found) | many_json(over_many(lab, _say, kept, fitted))
     outputs: dict[Path | None, Callable[[], str]] = {
         options.figures: lambda: json.dumps(found, indent=1) + "\n",
         options.out: lambda: write(found),
@@ -115,6 +124,14 @@ def _run(options: argparse.Namespace) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(make(), "utf-8")
             _say(f"wrote {path}")
+
+
+def judged(path: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of an earlier run under the same profile, brought up to date."""
+    earlier: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    if earlier["profile"]["hash"] != found["profile"]["hash"]:
+        raise InputError(f"the jobs of {path} were judged under another profile")
+    return earlier | found
 
 
 def certificate_of(path: Path) -> Any:

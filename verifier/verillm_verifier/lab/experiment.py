@@ -61,15 +61,22 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Many:
+    """What shows over more positions, or over more jobs."""
+
+    reach: tuple[Reach, ...]
+    table: Table | None
+    alarms: tuple[pooled.Alarm, ...]
+    quiet: tuple[pooled.Quiet, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """Everything that the lab found."""
 
     rows: tuple[Row, ...]
     freedom: pooled.Freedom
-    table: Table | None
-    alarms: tuple[pooled.Alarm, ...]
-    quiet: tuple[pooled.Quiet, ...]
-    reach: tuple[Reach, ...] = ()
+    many: Many
 
 
 class Lab:
@@ -98,6 +105,10 @@ class Lab:
         if key not in self._cases:
             self._cases[key] = list(self._make(self.groups[group], other_seed))
         return self._cases[key]
+
+    def made(self, group: Group) -> list[Case]:
+        """Return the jobs of a group that is none of the lab's."""
+        return list(self._make(group, other_seed=False))
 
     @property
     def honest(self) -> list[str]:
@@ -161,6 +172,7 @@ def experiment(
     report: Callable[[str], None],
     draws: int = DRAWS,
     kept: Sequence[Record] = (),
+    calibrated: Sequence[Group] = (),
 ) -> Findings:
     """Judge every trial, and pool what hides in one job."""
     liars = [name for name in lab.groups[HONEST].checks if name.startswith("quantised ")]
@@ -173,13 +185,23 @@ def experiment(
         report(f"[{number}/{len(trials)}] {trial.title}: {caught.value:.3f} of {caught.draws}")
     report("how much freedom the tolerance leaves")
     freedom = pooled.freedom(lab.cases(HONEST)[::2], "bf16", lab.head)
+    return Findings(tuple(rows), freedom, over_many(lab, report, kept, calibrated))
+
+
+def over_many(
+    lab: Lab,
+    report: Callable[[str], None],
+    kept: Sequence[Record] = (),
+    calibrated: Sequence[Group] = (),
+) -> Many:
+    """Compare more positions, and pool jobs."""
     report("what more positions would show")
     quantised = {name: lab.cases(name) for name in QUANTISED if name in lab.cheats}
     reach = reaches((case for name in lab.honest for case in lab.cases(name)), quantised, SEED)
     report("the test over a worker's jobs")
-    table, alarms, quiet = sequential(lab, kept)
+    table, alarms, quiet = sequential(lab, kept, calibrated)
     lab.remember()
-    return Findings(tuple(rows), freedom, table, alarms, quiet, reach)
+    return Many(reach, table, alarms, quiet)
 
 
 def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
@@ -198,23 +220,25 @@ def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
 
 
 def sequential(
-    lab: Lab, kept: Sequence[Record] = ()
+    lab: Lab, kept: Sequence[Record] = (), calibrated: Sequence[Group] = ()
 ) -> tuple[Table | None, tuple[pooled.Alarm, ...], tuple[pooled.Quiet, ...]]:
-    """Fit the test on half of the jobs and try it on the other half.
+    """Fit the test on half of the cheats' jobs and the calibration's honest ones, and try it on the
+    other half and all honest jobs; without a calibration's jobs, on half of these too.
 
     Honest work are the lab's jobs and those that were kept of a certificate's.
     """
     subtle = sorted(SUBTLE & set(lab.cheats))
     if not subtle:
         return None, (), ()
-    fitted, judged = _honest_leads(lab, kept)
+    fitted, judged = _honest_leads(lab, kept, calibrated)
     cheats = {
         (name, clique): pooled.leads_of(lab.cases(name), clique)
         for name in subtle
         for clique in pooled.CLIQUES
     }
+    lab.remember()
     table = pooled.fit_table(
-        [job for jobs in fitted.values() for job in jobs],
+        fitted,
         {
             name: [job for clique in pooled.CLIQUES for job in cheats[name, clique][::2]]
             for name in subtle
@@ -233,17 +257,25 @@ def sequential(
 
 
 def _honest_leads(
-    lab: Lab, kept: Sequence[Record]
-) -> tuple[dict[str, pooled.Leads], dict[str, pooled.Leads]]:
-    """Return leads by the worker's setup: those to fit on, and those to judge by."""
-    halves: tuple[dict[str, list[Sequence[int]]], ...] = ({}, {})
+    lab: Lab, kept: Sequence[Record], calibrated: Sequence[Group]
+) -> tuple[pooled.Leads, dict[str, pooled.Leads]]:
+    """Return the leads to fit on, and those to judge by, which go by the worker's setup."""
+    fitted: list[Sequence[int]] = []
+    judged: dict[str, list[Sequence[int]]] = {}
+    for group in calibrated:
+        cases = lab.made(group)
+        fitted += [job for clique in pooled.CLIQUES for job in pooled.leads_of(cases, clique)]
     for name, clique in product(lab.honest, pooled.CLIQUES):
         jobs = pooled.leads_of(lab.cases(name), clique)
-        for half, part in zip(halves, (jobs[::2], jobs[1::2]), strict=True):
-            half.setdefault(name, []).extend(part)
+        if not calibrated:
+            fitted += jobs[::2]
+        judged.setdefault(name, []).extend(jobs if calibrated else jobs[1::2])
     for record in kept:
-        halves[record.prompt % 2].setdefault(record.about.worker, []).append(record.leads)
-    return dict(halves[0]), dict(halves[1])
+        if calibrated or record.prompt % 2:
+            judged.setdefault(record.about.worker, []).append(record.leads)
+        else:
+            fitted.append(record.leads)
+    return fitted, dict(judged)
 
 
 def _kinds(case: Case) -> tuple[str, ...]:
@@ -252,14 +284,21 @@ def _kinds(case: Case) -> tuple[str, ...]:
 
 def as_json(findings: Findings) -> dict[str, Any]:
     """Return the findings with outcomes and reasons by name."""
-    table = findings.table
     return {
         "rows": [_row_json(row) for row in findings.rows],
         "freedom": asdict(findings.freedom),
+        **many_json(findings.many),
+    }
+
+
+def many_json(many: Many) -> dict[str, Any]:
+    """Return what shows over many."""
+    table = many.table
+    return {
         "table": {"edges": table.edges, "ratios": _rounded(table.ratios)} if table else None,
-        "alarms": [asdict(each) for each in findings.alarms],
-        "quiet": [asdict(each) for each in findings.quiet],
-        "reach": [asdict(each) for each in findings.reach],
+        "alarms": [asdict(each) for each in many.alarms],
+        "quiet": [asdict(each) for each in many.quiet],
+        "reach": [asdict(each) for each in many.reach],
     }
 
 

@@ -14,8 +14,10 @@ from verillm.tokens import Head
 from verillm.types import PPM
 from verillm_verifier.lab.cases import Case
 
-CLOSENESS = (40_000, 60_000, 90_000, 130_000, 200_000, 300_000, 450_000, 700_000)
-"""Bins of the distance between a token and its best rival, ppm of a logit."""
+CLOSENESS = (40_000, 60_000, 90_000, 130_000, 200_000, 300_000, 450_000)
+"""Borders of the bins of the distance between a token and its best rival, ppm of a logit. Honest
+losses further apart than the tolerance of a nucleus' border come from that border, not from noise:
+counted, they took honest workers past odds of 1e3 and made alarms against cheats no sooner."""
 CLIQUES = {"of one kind": ("bf16",), "mixed": ("bf16", "chunked", "fp32")}
 RUNS = 200
 MOST_TOKENS = 20_000

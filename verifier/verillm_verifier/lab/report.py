@@ -36,6 +36,7 @@ def write(found: Json) -> str:
         quiet_tokens=f"{QUIET_TOKENS:,}".replace(",", " "),
         honest=_honest(rows),
         inferencers=_inferencers(rows),
+        over_many=found.get("overMany", found["machine"]),
         reach=_reach(found),
         verifiers=_verifiers(rows),
         sequential=_sequential(found),

@@ -23,7 +23,16 @@ from verillm.task import Item
 from verillm_verifier.attacks import ATTACKS
 from verillm_verifier.attacks.caches import SINKS, WINDOW, whispered_with
 from verillm_verifier.replay import Run, prefill
-from verillm_verifier.runs import Job, Keeper, Plan, Report, Setup, decode, items_of
+from verillm_verifier.runs import (
+    Job,
+    Keeper,
+    Plan,
+    Report,
+    Setup,
+    decode,
+    items_of,
+    kept_honest,
+)
 
 DECODERS = (
     Setup("bf16 rows 16"),
@@ -139,6 +148,20 @@ def collect(study: Study, work: Path, report: Report) -> Iterator[Group]:
             yield runs.honest(setup, plan)
     finally:
         runs.verifiers.close()
+
+
+def calibrated(plan: Plan, work: Path) -> list[Group]:
+    """Return the honest jobs that a calibration has kept, but for float32 workers': what holds for
+    the noisier ones holds for them.
+    """
+    items, groups = items_of(plan), []
+    for setup, decode_ in kept_honest(plan, work):
+        if setup.dtype == "float32":
+            continue
+        checks = {name.removeprefix("bf16 "): jobs for name, jobs in decode_.checks.items()}
+        asked = tuple(items[job.number] for job in decode_.jobs)
+        groups.append(Group(f"calibration's {setup.name}", True, asked, decode_.jobs, checks))
+    return groups
 
 
 def checkers_of(cheat: str) -> tuple[str, ...]:
