@@ -100,7 +100,7 @@ lab: install model  ## every named cheat against the verdict, on two models; wri
 	@$(BIN)/python -m verillm.engine.random_model $(SECOND)
 	@$(BIN)/verillm-audit calibrate --model $(SECOND) --out $(LAB)/random-qwen2.json --work $(LAB)/second --prompts 12 --new-tokens 64
 	@$(BIN)/verillm-audit lab --model $(SECOND) --profile $(LAB)/random-qwen2.json --prompts 8 --cheat-jobs 8 --subtle-jobs 8 --draws 50 --figures $(LAB)/second.json
-	@$(BIN)/verillm-audit lab --draws 60 --also $(LAB)/second.json --out docs/detection.md --fixtures tests/fixtures/lab/smollm2-135m-instruct.json --table verillm/data/sequential/smollm2-135m-instruct.json
+	@$(BIN)/verillm-audit lab --draws 60 --also $(LAB)/second.json --figures $(LAB)/first.json --out docs/detection.md --fixtures tests/fixtures/lab/smollm2-135m-instruct.json --table verillm/data/sequential/smollm2-135m-instruct.json
 	@$(BIN)/python bench/anchors.py --out docs/anchors.md
 
 lab-kept: install model  ## judge again, in minutes, what `make lab` has run so far; runs no model
