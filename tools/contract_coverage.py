@@ -50,7 +50,7 @@ def main() -> int:
         for kind in ("lines", "branches", "functions"):
             for place, count in counted[kind].items():
                 if not count:
-                    print(f"{file}: {kind.removesuffix('s')} {place} is never taken")
+                    print(f"{file}: {place} of {kind} is never taken")
     return 0 if complete else 1
 
 

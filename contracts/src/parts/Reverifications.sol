@@ -371,8 +371,7 @@ abstract contract Reverifications is IAppeals, Rulings {
             ending.verdict.lost = (second.verdict.lost & 1) | (strangers << 1);
             ending.verdict.paid = second.near;
             ending.finder = appeal.requester;
-            // What the claim says is not how the job ended.
-            (_disputes[jobId].outcome, _disputes[jobId].appealed) = (second.verdict.outcome, true);
+            _overturn(jobId, second.verdict.outcome);
             uint256 forfeit = CLAIM_BOND;
             // As in a public round: half of it burns, and nobody gains.
             if (claiming.reason == VerdictLib.WITHHELD) {
@@ -390,6 +389,13 @@ abstract contract Reverifications is IAppeals, Rulings {
         _close(jobId, appeal.requester, REVERIFY_BOND, due, reward);
         _settle(jobId, posting, sealing, ending);
         _burn(jobId, burnt);
+    }
+
+    /// @dev What the claim says is not how the job ended.
+    function _overturn(JobId jobId, Outcome outcome) private {
+        Dispute storage dispute = _disputes[jobId];
+        dispute.outcome = outcome;
+        dispute.appealed = true;
     }
 
     /// @dev After a public round: where its verdict stands it pays as it would have, less to those who lied; else

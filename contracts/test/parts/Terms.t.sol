@@ -63,6 +63,63 @@ contract TermsTest is Network {
         _expectUnsafe("recourse");
     }
 
+    /// @notice The longest path, added up by hand over windows of which none is a multiple of another.
+    function test_constructor_demandsThatAStakeOutlivesTheLongestPath() public {
+        _distinctWindows();
+        uint256 path = 1009 + 2003 + (4 * 3001 + 2003); // posted, summoned
+        path += 4001 + 5003 + 3 * (4001 + 5003 + 3001); // claimed, and demanded three times
+        path += 3 * 3001 + 2 * 5003; // a public round
+        path += 7 * 3001; // a re-verification
+        terms.unbonding = uint32(path);
+        _expectUnsafe("unbonding");
+        _distinctWindows();
+        terms.unbonding = uint32(path + 1);
+        _deployNetwork();
+    }
+
+    function _distinctWindows() private {
+        terms.jobWindow = 1009;
+        terms.sealWindow = 2003;
+        terms.openingWindow = 3001;
+        terms.claimWindow = 4001;
+        terms.disputeWindow = 5003;
+    }
+
+    function test_constructor_revertsForAnyWindowOfNothingOrOverAYear() public {
+        for (uint256 i = 0; i < 2; ++i) {
+            uint32 window = i == 0 ? 0 : uint32(365 days) + 1;
+            terms.sealWindow = window;
+            _expectUnsafe("sealWindow");
+            terms.claimWindow = window;
+            _expectUnsafe("claimWindow");
+            terms.disputeWindow = window;
+            _expectUnsafe("disputeWindow");
+            terms.openingWindow = window;
+            _expectUnsafe("openingWindow");
+            terms.unbonding = window;
+            _expectUnsafe("unbonding");
+            terms.unlockDelay = window;
+            _expectUnsafe("unlockDelay");
+            terms.keyGrace = window;
+            _expectUnsafe("keyGrace");
+            terms.jobWindow = window;
+            _expectUnsafe("jobWindow");
+        }
+    }
+
+    function test_constructor_takesTermsAtTheirBounds() public {
+        terms.unbonding = terms.keyGrace = uint32(365 days);
+        terms.unlockDelay = terms.jobWindow;
+        terms.kappaBps = 10_000;
+        terms.reserveBps = 9999;
+        terms.inferencerBps = 1;
+        terms.committeeBps = 9999;
+        terms.schedulerBps = 0;
+        terms.claimBond = terms.challengeBond = terms.reverifyBond = 1;
+        network = _deployNetwork();
+        assertEq(keccak256(abi.encode(network.config())), keccak256(abi.encode(terms)));
+    }
+
     function test_constructor_revertsForAnExtensionOfOtherTerms() public {
         terms.recourse = network.config().recourse;
         terms.claimBond += 1;
