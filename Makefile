@@ -15,7 +15,7 @@ CONTRACTS   := $(shell find contracts/src -name '*.sol' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install model demo build check format test test-slow vllm test-vllm bench-vllm analyse coverage coverage-contracts bench certify lab lab-kept lab-live lab-game clean
+.PHONY: help install model demo build check format test test-slow vllm test-vllm bench-vllm analyse coverage coverage-contracts mutants bench certify lab lab-kept lab-live lab-game clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -80,6 +80,17 @@ coverage-contracts: install  ## line, branch and function coverage of the contra
 	FOUNDRY_PROFILE=coverage tools/forge coverage --no-match-contract Gas --no-match-coverage "test|node_modules" --report summary --report lcov --report-file artifacts/contracts.lcov
 	$(BIN)/python tools/contract_coverage.py artifacts/contracts.lcov
 
+MUTANTS := .venv-mutants
+
+mutants: $(MUTANTS)/.ready  ## each mutant of what decides verdicts, draws and money: killed by a fast test, or explained
+	@OMP_NUM_THREADS=1 nice -n 19 $(MUTANTS)/bin/python tools/mutants.py
+
+$(MUTANTS)/.ready: pyproject.toml
+	@"$(PYTHON)" -m venv $(MUTANTS)
+	@$(MUTANTS)/bin/python -m pip --disable-pip-version-check --quiet install --upgrade "pip>=25.1"
+	@$(MUTANTS)/bin/python -m pip --disable-pip-version-check --quiet install --editable . --group mutants
+	@touch $@
+
 bench: install build model  ## every figure that the documentation states
 	@for script in $(filter-out $(BENCH_APART),$(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
@@ -113,7 +124,7 @@ lab-game: install build  ## can a worker tell its role? writes docs/game.md
 	@$(BIN)/verillm-audit lab --game --work $(LAB)/game --out docs/game.md
 
 clean:  ## remove what was built; keep .venv and node_modules
-	rm -rf artifacts cache dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf artifacts cache dist mutants .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find verillm node verifier tests bench tools -name __pycache__ -prune -exec rm -rf {} +
 
 # Stamps: a second run does nothing until what they depend on changes.

@@ -216,6 +216,31 @@ def test_a_token_that_is_none_is_shown_even_at_the_end() -> None:
         assert at == len(shown_of(case, made, 0).output) - 1
 
 
+def test_what_no_worker_can_run_is_shown_by_its_first_token_that_is_none() -> None:
+    spec = replace(builders.SPEC, vocabulary=60)
+    case, every_proof = found(Plan(requests=2, prompt=LONG, spec=spec))
+    values = of("outOfBounds", every_proof)
+    for named, party, given, at, piece in values:
+        assert named == spec
+        check_given(case, party, given)
+        strange = [place for place, token in enumerate(given.item.tokens) if token >= 60]
+        assert at == strange[0]
+        assert token_of(given.item.salt, given.item.tokens, at, piece) >= 60
+    assert {party for _, party, *_ in values} == {0, 1, 2, 3}
+    less = replace(builders.SPEC, context=LONG)
+    for _, _, _, at, piece in of("outOfBounds", found(Plan(prompt=LONG, spec=less))[1]):
+        assert (at, piece) == (0, NO_PIECE)
+
+
+def test_bounds_of_another_model_than_the_jobs_convict_no_worker() -> None:
+    def other(number: int, task: Task) -> Task:
+        return replace(task, model_id=ModelId(Hash32(b"o" * 32)))
+
+    spec = replace(builders.SPEC, vocabulary=60)
+    names = {each.name for each in found(Plan(spec=spec, task=other))[1]}
+    assert "outOfBounds" not in names and "taskDiffers" in names
+
+
 CHANGES: dict[str, Callable[[Item], Item]] = {
     "seed": lambda item: replace(item, seed=Hash32(b"x" * 32)),
     "sampling": lambda item: replace(item, sampling=Sampling(0)),

@@ -16,6 +16,7 @@ from verillm.appeal import (
     contents_of,
     holds,
     inferencer_task,
+    out_of_bounds,
     recommitted,
     second_claiming,
     second_sealing,
@@ -23,9 +24,10 @@ from verillm.appeal import (
     work,
 )
 from verillm.errors import InputError, MalformedError
+from verillm.hashing import tokens_bytes
 from verillm.model import model_id
 from verillm.records import Member
-from verillm.request import request_leaf
+from verillm.request import Request, Sampling, request_leaf
 from verillm.task import inner_hash, item_leaf_hash, output_hash, seed, task_id
 from verillm.trace import Trace, TraceItem
 from verillm.types import ChecksumAddress, Hash32, Outcome, Reason, TaskId
@@ -116,6 +118,29 @@ def test_tokens_that_are_not_one_or_more_u32_are_malformed(world: World, data: b
         _ = replace(shown, tokens=data).request
     with pytest.raises(MalformedError, match=r"content\.output"):
         _ = replace(shown, output=data).new_tokens
+
+
+@pytest.mark.parametrize(
+    ("changed", "bound"),
+    [
+        ({}, None),
+        ({"max_new_tokens": 7}, None),  # context is 10: prompt and new tokens fit just
+        ({"max_new_tokens": 8}, "context"),
+        ({"output": tokens_bytes((95, 95))}, None),
+        ({"output": tokens_bytes((95, 96))}, "vocabulary"),
+        ({"tokens": tokens_bytes((96, 1, 2))}, "vocabulary"),
+        ({"output": tokens_bytes((1,) * 4)}, None),  # as many as were asked for
+        ({"output": tokens_bytes((1,) * 5)}, "newTokens"),
+        ({"sampling": Sampling(2_000_001)}, "temperature"),
+    ],
+    ids=str,
+)
+def test_a_content_that_no_worker_can_run_is_told_by_its_bound(
+    changed: dict[str, object], bound: str | None
+) -> None:
+    shown = content(Request(b"s" * 32, (1, 2, 3), 4, Sampling(0)), (), (1, 2), ())
+    spec = replace(SPEC, context=10)
+    assert out_of_bounds(replace(shown, **changed), spec) == bound  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("committee", "size"), [(1, 3), (2, 5), (3, 7), (4, 7), (7, 7)])

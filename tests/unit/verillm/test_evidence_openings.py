@@ -228,7 +228,9 @@ def test_states_of_an_output_that_are_closed_or_not_finite_do_not_vote(evidence:
         assert judge(with_finals(evidence, {3: one}), head()).accepted
         few = judge(with_finals(evidence, {2: one, 3: None}), head())
         assert kind(few) == (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)
-        assert few.details.cliques == ((1, 2, 3),) and "too few verifiers" in few.details.fact
+        assert (
+            few.details.cliques == ((1, 2, 3),) and "opened every output state" in few.details.fact
+        )
         assert paid_mask(few) == 0b111
 
 
