@@ -19,7 +19,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from verillm.economics import capture, lemmas
-from verillm.economics.parameters import Situation, cost_of_checking, escape
+from verillm.economics.parameters import Situation, captured, cost_of_checking, reverifiers
 from verillm.economics.recommend import recommend
 from verillm.economics.rules import UnsafeParameters
 from verillm.economics.simulation import deviation, simulate
@@ -50,6 +50,8 @@ TERMS = Terms(
     claim_bond=100_000,
     challenge_bond=100_000,
 )
+ANSWER_FEE = 3_000
+REVERIFY_BOND = 300_000
 WORLD = World((2,) * 30, 3, TERMS, FEE, FEE, COSTS)
 SITUATION = Situation(
     seats=WORLD.seats,
@@ -88,6 +90,7 @@ def conducts() -> Table:
         ("… 0.8 away, tokens not caught", replace(subtle, cheap_distance=0.8), Conduct.LAZY, 1),
         ("cheaper decode, true prefill; caught 95 %", token(worth, 0.95), Conduct.PREFILL, 1),
         ("… caught 20 %", token(worth, 0.2), Conduct.PREFILL, 1),
+        ("… and half of it proven", replace(token(worth, 0.2), proofs=0.5), Conduct.PREFILL, 1),
         ("forged output, worth 3 fees", worth, Conduct.LYING, 1),
         ("forged tokens, true prefill; caught 95 %", token(worth, 0.95), Conduct.FORGING, 1),
         ("… and an ally claims acceptance first", bold(worth, 0.95), Conduct.FORGING, 1),
@@ -148,6 +151,47 @@ def claims() -> Table:
     return rows
 
 
+def rounds() -> Table:
+    """What forced rounds cost the honest, and what they leave of a false claim nobody looks at."""
+    head = ["one forced round in", "inferencer", "a verifier", "scheduler"]
+    rows = [[*head, "false claims accepted %", "cheat earns"]]
+    for every in (0, 100, 10, 4, 1):
+        world = replace(WORLD, forced=every)
+        honest = simulate(world, [Conduct.HONEST] * 30, JOBS)
+        corrupt = replace(world, value=3 * FEE, corrupt=1.0, watch=0.5)
+        cheat = deviation(corrupt, Conduct.LYING, JOBS)[1]
+        profits = honest.as_inferencer(Conduct.HONEST), honest.as_verifier(Conduct.HONEST)
+        row = [str(every or "none"), *map(per_fee, profits), per_fee(honest.scheduler.mean())]
+        accepted = cheat.share(Outcome.ACCEPT, Conduct.LYING)
+        rows.append([*row, percent(accepted), per_fee(cheat.as_inferencer(Conduct.LYING))])
+    return rows
+
+
+def redress() -> Table:
+    """A coalition's forgery against how often a captured committee's word is re-verified."""
+    head = ["of owners", "re-verified", "accepted %", "profit, worth 30 fees"]
+    rows = [[*head, "who asks earns", "kappa for 100 fees"]]
+    for size in (6, 10):
+        for chance in (0.0, 0.5, 0.9):
+            world = replace(WORLD, value=30 * FEE, redress=chance, reverify_bond=REVERIFY_BOND)
+            tally = deviation(world, Conduct.COLLUDING, JOBS, coalition=size)[1]
+            accepted = tally.share(Outcome.ACCEPT, Conduct.COLLUDING)
+            profit = per_fee(tally.as_inferencer(Conduct.COLLUDING))
+            earned = _challengers(tally) if chance else "-"
+            cells = [f"{size / 30:.0%}", f"{chance:.0%}", percent(accepted), profit, earned]
+            rows.append([*cells, _kappa(1 - size / 30, chance)])
+    return rows
+
+
+def _kappa(honest_share: float, chance: float) -> str:
+    situation = replace(SITUATION, honest_share=honest_share, redress=chance, value=100 * FEE)
+    try:
+        chosen = recommend(situation)
+        return f"{chosen.kappa_bps / BPS:.2f} at m = {chosen.committee}"
+    except UnsafeParameters:
+        return "refused"
+
+
 def _challengers(tally: Tally) -> str:
     """Mean profit of those who challenged; they do not where they would lose."""
     active = tally.challenger[tally.challenger != 0]
@@ -176,13 +220,19 @@ def griefing() -> Table:
     rows.append(["claims a right job withheld", opened, opened, per_fee(-float(free.claimer))])
     row("commits to garbage, opens nothing", garbage, -garbage.as_verifier(Conduct.GRIEFING))
     row("… and the job is challenged", shown, -shown.as_verifier(Conduct.GRIEFING))
+    fee = per_fee(COSTS.call - ANSWER_FEE)
+    rows.append(["answers only when it is summoned", "0.0", "0.0", fee])
+    silent = settle(TERMS, WORLD.stakes, Ending(Outcome.REFUND, Way.DISMISSED, frozenset({1})))
+    other = base[1] + COSTS.prefill - silent.committee[1]
+    lost = [per_fee(FEE * TERMS.inferencer_bps / BPS - silent.inferencer), per_fee(other)]
+    rows.append(["… and not even then, to the end", *lost, per_fee(-float(silent.committee[0]))])
     return rows
 
 
 def recommendations() -> Table:
     """What `verillm params` recommends, and where it refuses."""
-    rows = [["honest share", "owners", "value, fees", "captured", "m", "kappa", "challenge bond"]]
-    rows[0] += ["A", "m'", "checking, % of fee"]
+    rows = [["honest share", "owners", "value, fees", "captured", "… the larger one", "m"]]
+    rows[0] += ["kappa", "challenge bond", "checking, % of fee"]
     whale = (30, *(1,) * 30)
     spread = (2,) * 30
     for share, seats, name in (
@@ -198,13 +248,14 @@ def recommendations() -> Table:
                 chosen = recommend(situation)
             except UnsafeParameters as refused:
                 names = ", ".join(sorted({f"`{each.parameter}`" for each in refused.findings}))
-                rows.append([*cells, f"{escape(situation, 7):.2g}", f"refused: {names}", *[""] * 5])
+                second = f"{captured(situation, 7):.2g}"
+                rows.append([*cells, second, second, f"refused: {names}", *[""] * 3])
                 continue
-            rounds = chosen.forced_rounds or "none"
-            cells += [f"{escape(situation, chosen.committee):.2g}", str(chosen.committee)]
-            cells += [f"{chosen.kappa_bps / BPS:.2f}", f"{chosen.challenge_bond / FEE:.2f}"]
+            size = chosen.committee
+            cells += [f"{captured(situation, n):.2g}" for n in (size, reverifiers(size))]
+            cells += [str(size), f"{chosen.kappa_bps / BPS:.2f}"]
             cost = 100 * cost_of_checking(situation, chosen) / FEE
-            rows.append([*cells, str(rounds), str(chosen.reverification), f"{cost:.1f}"])
+            rows.append([*cells, f"{chosen.challenge_bond / FEE:.2f}", f"{cost:.1f}"])
     return rows
 
 
@@ -230,6 +281,8 @@ TABLES = {
     "conducts": conducts,
     "checking": checking,
     "claims": claims,
+    "rounds": rounds,
+    "redress": redress,
     "griefing": griefing,
     "recommendations": recommendations,
     "published": published,

@@ -3,20 +3,21 @@
 import argparse
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
+from verillm.economics import terms
 from verillm.economics.parameters import (
     Parameters,
     Situation,
+    captured,
     cost_of_checking,
     escape,
-    override,
+    reverifiers,
 )
-from verillm.economics.recommend import recommend
-from verillm.economics.rules import require_safe
 from verillm.economics.world import Costs
 from verillm.errors import InputError
 from verillm.settlement import BPS, least_lock
@@ -36,7 +37,7 @@ ASSUMED: Final = {
     "detection": (0.9, "chance that the weakest cheat that runs another model is slashed"),
     "token-detection": (0.95, "chance that wrong tokens over right states are caught"),
     "watch": (0.99, "chance that somebody honest looks at a claim"),
-    "error": (0.01, "xi: of a re-verification"),
+    "redress": (0.0, "chance that somebody has a captured committee's word re-verified"),
 }
 MEANING: Final = {
     "committee": "members that check a job",
@@ -49,6 +50,8 @@ MEANING: Final = {
     "caller_fee": "units; for a claim, and for a finalize",
     "claim_bond": "units; pays the challenger of a wrong claim",
     "challenge_bond": "units; pays the openings, and deters forged tokens",
+    "answer_fee": "units; repays a summoned member's answer, and no more",
+    "reverify_bond": "units; its halves' m'-th parts pay the new members' work",
     "seal_window": "s",
     "claim_window": "s",
     "dispute_window": "s",
@@ -57,9 +60,7 @@ MEANING: Final = {
     "unbonding": "s; over the longest path",
     "unlock_delay": "s",
     "key_grace": "s",
-    "reverification": "members m'; not in the contracts yet, 0: no size is large enough",
-    "check_rate": "share of jobs that are checked; fixed in this version",
-    "forced_rounds": "forcedEvery: one job in A is judged in public; 0: no rate deters",
+    "forced_rounds": "forcedEvery: one job in A is judged in public, watched or not; 0: none",
 }
 
 
@@ -73,16 +74,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option("--jobs-at-once", type=int, default=8, help="of a seat, until they are final")
     for name, (default, text) in (ASSUMED | COSTS).items():
         option(f"--{name}", type=float, default=default, help=f"{text} (default {default})")
+    option("--terms", type=Path, help="a terms file in the place of these options")
     option("--set", action="append", default=[], metavar="NAME=VALUE", help="check this instead")
-    option("--json", action="store_true", help="print JSON")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--toml", action="store_true", help="print a terms file for `deploy --terms`")
+    form.add_argument("--contract", action="store_true", help="print the contracts' Config as JSON")
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Print a recommendation; UnsafeParameters says why there is none, or why not what was set."""
+    file = terms.read_table(options.terms) if options.terms else {}
+    options = terms.overlay(options, file.get("situation", {}))
+    changes = {**file.get("parameters", {}), **dict(map(_parse_change, options.set))}
     situation = situation_of(options)
-    changes = dict(_parse_change(text) for text in options.set)
-    parameters = override(recommend(situation), changes)
-    require_safe(situation, parameters)
+    parameters = terms.parameters_of(situation, changes)
+    if options.toml:
+        console.print(
+            terms.to_toml(vars(options), parameters), end="", markup=False, soft_wrap=True
+        )
+        return
+    if options.contract:
+        config = terms.config_of(parameters).to_json()
+        console.print(json.dumps(config, indent=2), markup=False, soft_wrap=True)
+        return
     if options.json:
         console.print_json(json.dumps(asdict(parameters)))
         return
@@ -104,6 +119,15 @@ def situation_of(options: argparse.Namespace) -> Situation:
     )
 
 
+def read_terms(path: Path) -> Parameters:
+    """What a terms file fixes; raises UnsafeParameters, ConfigError."""
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    file = terms.read_table(path)
+    known = terms.overlay(parser.parse_args([]), file["situation"])
+    return terms.parameters_of(situation_of(known), file["parameters"])
+
+
 def parse_owners(text: str) -> tuple[int, ...]:
     """Seats of each owner from `30x2,1x20`."""
     seats: list[int] = []
@@ -115,12 +139,12 @@ def parse_owners(text: str) -> tuple[int, ...]:
     return tuple(seats)
 
 
-def _parse_change(text: str) -> tuple[str, float]:
+def _parse_change(text: str) -> tuple[str, int]:
     name, _, value = text.partition("=")
     try:
-        return name.replace("-", "_"), float(value)
+        return name.replace("-", "_"), int(value)
     except ValueError:
-        raise InputError(f"--set: {text!r} is not NAME=VALUE", set=text) from None
+        raise InputError(f"--set: {text!r} is not NAME=WHOLE NUMBER", set=text) from None
 
 
 def _table(parameters: Parameters) -> Table:
@@ -131,14 +155,15 @@ def _table(parameters: Parameters) -> Table:
 
 
 def _notes(situation: Situation, parameters: Parameters) -> list[str]:
-    captured = escape(situation, parameters.committee)
+    size = parameters.committee
     fee = situation.max_fee
     lock = least_lock(fee, parameters.kappa_bps)
     cost = cost_of_checking(situation, parameters)
-    caught = situation.token_detection * (1 - captured)
+    caught = situation.token_detection * (1 - escape(situation, size))
+    draws = f"{captured(situation, size):.2g}, one of {reverifiers(size)} to re-verify with "
     notes = [
-        f"A coalition of {1 - situation.honest_share:.0%} captures a draw with {captured:.2g}; "
-        f"a forgery escapes with {1 - caught:.2g}."
+        f"A coalition of {1 - situation.honest_share:.0%} captures a draw with {draws}"
+        f"{captured(situation, reverifiers(size)):.2g}; a forgery escapes with {1 - caught:.2g}."
     ]
     if caught < 1:
         softened = fee - parameters.terms.scheduler_bps * fee // BPS + parameters.challenge_bond

@@ -26,9 +26,10 @@ class Situation:
     that a check slashes the weakest cheat that runs another model. token_detection : chance that it
     catches one that prefills with the true model, whose tokens alone are wrong. costs, max_fee : of
     the dearest job. value : what a forged output is worth to its maker beyond the fee. watch :
-    chance that somebody honest looks at a claim. most_kappa : locks per fee that operators carry.
-    error : xi of a re-verification. jobs_at_once : of a seat, until final. capital : yearly cost of
-    locked stake. The rest are durations; `positions` is what the public round compares.
+    chance that somebody honest looks at a claim. redress : chance that somebody has the word of a
+    captured committee re-verified; 0 counts on nobody. most_kappa : locks per fee that operators
+    carry. jobs_at_once : of a seat, until final. capital : yearly cost of locked stake. The rest
+    are durations; `positions` is what the public round compares.
     """
 
     seats: tuple[int, ...]
@@ -40,8 +41,8 @@ class Situation:
     max_fee: int
     value: float = 0.0
     watch: float = 0.99
+    redress: float = 0.0
     most_kappa: float = 20.0
-    error: float = 1e-2
     jobs_at_once: int = 8
     capital: float = 0.1
     block_seconds: float = 12.0
@@ -54,8 +55,10 @@ class Situation:
 
 MAX_DEMANDS = 3
 """Demands of a bundle that one job can see (TermsLib)."""
-MOST_FORCED = 65_535
-"""The rarest forced round that a deployment can name."""
+MOST_REVERIFIERS = 7
+"""Members of a re-verification that the contract draws at most (Reverifications)."""
+MOST_REPAID = 2
+"""Gas of an answer that its fee may repay at most: beyond it silence until summoned is a wage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,6 @@ class Parameters:
     """What a deployment and a model version fix; names as in Config and ModelSpec.
 
     `forced_rounds` is Config's forcedEvery: one job in A is judged in public, 0 none.
-    `reverification` and `check_rate` are of rules that the contracts do not have yet: now every
-    job is checked, once.
     """
 
     committee: int
@@ -77,6 +78,8 @@ class Parameters:
     caller_fee: int
     claim_bond: int
     challenge_bond: int
+    answer_fee: int
+    reverify_bond: int
     seal_window: int
     claim_window: int
     dispute_window: int
@@ -85,9 +88,12 @@ class Parameters:
     unbonding: int
     unlock_delay: int
     key_grace: int
-    reverification: int
-    check_rate: float
     forced_rounds: int
+
+    @property
+    def forced_share(self) -> float:
+        """The share of jobs whose round the draw forces."""
+        return 1 / self.forced_rounds if self.forced_rounds else 0.0
 
     @property
     def terms(self) -> Terms:
@@ -120,8 +126,7 @@ def override(parameters: Parameters, values: Mapping[str, float]) -> Parameters:
     for name in values:
         if name not in known:
             raise InputError(f"no parameter is called {name}", name=name)
-    whole = {name: value if name == "check_rate" else int(value) for name, value in values.items()}
-    return Parameters(**(asdict(parameters) | whole))
+    return Parameters(**(asdict(parameters) | {name: int(value) for name, value in values.items()}))
 
 
 def check(situation: Situation) -> None:
@@ -132,12 +137,13 @@ def check(situation: Situation) -> None:
         "detection",
         "token_detection",
         "watch",
+        "redress",
     )
     for name in shares:
         if not 0 <= getattr(situation, name) <= 1:
             raise InputError(f"{name} = {getattr(situation, name)!r} is not a share", name=name)
-    if situation.noise >= 1 or not 0 < situation.error < 1:
-        raise InputError("noise is below 1, error between 0 and 1")
+    if situation.noise >= 1:
+        raise InputError("noise is below 1", noise=situation.noise)
     if min(situation.seats, default=0) < 1:
         raise InputError("every owner has a seat")
     if situation.max_fee < 1 or situation.jobs_at_once < 1 or situation.value < 0:
@@ -157,14 +163,34 @@ def coalition(situation: Situation) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(ours), tuple(theirs)
 
 
-def escape(situation: Situation, committee: int) -> float:
-    """The chance that a coalition's forgery is accepted: its allies have the drawn majority."""
+def captured(situation: Situation, members: int) -> float:
+    """The chance that a coalition, one of which is the inferencer, has the drawn majority."""
     honest, theirs = coalition(situation)
-    others = theirs[1:]  # one of them is the inferencer
-    if len(honest) + len(others) < committee or not others:
+    others = theirs[1:]
+    if len(honest) + len(others) < members or not others:
         return 0.0 if not others else 1.0
-    seats = (*others, *honest)
-    return min(1.0, capture.capture(seats, range(len(others)), committee))
+    return min(1.0, capture.capture((*others, *honest), range(len(others)), members))
+
+
+def reverifiers(committee: int) -> int:
+    """Members m' of a re-verification: min(2m + 1, 7), drawn anew from all owners."""
+    return min(2 * committee + 1, MOST_REVERIFIERS)
+
+
+def stands(situation: Situation, committee: int) -> float:
+    """The chance that a captured committee's word stands: nobody asks, or the new one errs too.
+
+    A network of fewer owners than the new committee needs has no re-verification.
+    """
+    members = reverifiers(committee)
+    if len(situation.seats) <= members:
+        return 1.0
+    return 1 - situation.redress * (1 - captured(situation, members))
+
+
+def escape(situation: Situation, committee: int) -> float:
+    """The chance that a coalition's forgery is accepted for good."""
+    return captured(situation, committee) * stands(situation, committee)
 
 
 def needed_lock(situation: Situation, committee: int) -> float:
@@ -185,38 +211,32 @@ def needed_lock(situation: Situation, committee: int) -> float:
 
 
 def cost_of_checking(situation: Situation, parameters: Parameters) -> float:
-    """What checking adds to a job: the committee's prefills, and the cost of what lies locked."""
+    """What checking adds to a job: prefills, what lies locked, and its share of forced rounds."""
     prefills = parameters.committee * situation.costs.prefill
+    opening = situation.costs.challenge + (1 + parameters.committee) * situation.costs.opening
     locked = least_lock(situation.max_fee, parameters.kappa_bps) * (1 + parameters.committee)
     windows = parameters.seal_window + parameters.claim_window + parameters.dispute_window
-    return prefills + locked * situation.capital * windows / YEAR
+    idle = locked * situation.capital * windows / YEAR
+    return prefills + idle + opening * parameters.forced_share
 
 
-def largest_forced_rounds(situation: Situation, parameters: Parameters) -> int:
-    """The rarest forced public round (one in A) at which a captured committee still loses.
+def least_claim_bond(situation: Situation, forced_share: float = 0.0) -> float:
+    """What a challenge costs, and what a wrong claim can win where nobody looks.
 
-    Its gain each time against the locks of all its members in one round of A; 0 if none does.
+    Where the draw forces a round no claim stands without one: such jobs are as good as watched.
     """
-    lock = least_lock(situation.max_fee, parameters.kappa_bps)
-    at_stake = (1 - situation.error) * lock * (1 + parameters.committee)
-    gain = situation.value + situation.costs.inference - situation.costs.cheap
-    return min(int(at_stake / gain), MOST_FORCED) if gain > 0 else MOST_FORCED
-
-
-def least_claim_bond(situation: Situation) -> float:
-    """What a challenge costs, and what a wrong claim can win where nobody watches."""
-    watch = situation.watch
-    if not 0 < watch <= 1:
+    if not 0 < situation.watch <= 1:
         raise InputError("watch is over 0: silence assents")
+    seen = 1 - (1 - situation.watch) * (1 - forced_share)
     gain = situation.max_fee + situation.value
-    return max(situation.costs.challenge, gain * (1 - watch) / watch)
+    return max(situation.costs.challenge, gain * (1 - seen) / seen)
 
 
 def least_challenge_bond(situation: Situation, parameters: Parameters) -> float:
     """What all parties pay to open, and what deters an output whose tokens alone are forged.
 
     Its maker challenges a slash for tokens, the contract refunds instead: it loses pay, the
-    committee's share and this bond, while an escape wins `value`.
+    committee's share and this bond, while an escape wins `value`. A forced round asks for no bond.
     """
     size = parameters.committee
     caught = situation.token_detection * (1 - escape(situation, size))
@@ -224,7 +244,16 @@ def least_challenge_bond(situation: Situation, parameters: Parameters) -> float:
         return inf
     lost = situation.max_fee * (parameters.inferencer_bps + parameters.committee_bps) / BPS
     forging = lemmas.least_lock(situation.value, 1 - caught, lost)
-    return max((size + 1) * situation.costs.opening, forging)
+    bonded = 1 - parameters.forced_share
+    if forging > 0 and bonded <= 0:
+        return inf
+    return max((size + 1) * situation.costs.opening, forging / bonded if forging else 0.0)
+
+
+def least_reverify_bond(situation: Situation, committee: int) -> float:
+    """A new member's wage is bond / 2m': it pays one prefill and opening everything on chain."""
+    work = situation.costs.prefill + situation.costs.opening
+    return 2 * reverifiers(committee) * work
 
 
 def least_windows(situation: Situation) -> dict[str, int]:

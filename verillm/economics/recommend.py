@@ -3,16 +3,15 @@
 from dataclasses import replace
 from math import ceil
 
-from verillm.economics import lemmas
 from verillm.economics.parameters import (
     LARGEST_COMMITTEE,
     Parameters,
     Situation,
     check,
     cost_of_checking,
-    largest_forced_rounds,
     least_challenge_bond,
     least_claim_bond,
+    least_reverify_bond,
     least_windows,
     needed_lock,
 )
@@ -39,6 +38,7 @@ def recommend(situation: Situation) -> Parameters:
 
 
 def _with_committee(situation: Situation, committee: int) -> Parameters:
+    # No forced rounds: they replace watchers, not members, and the claim's bond does that cheaper.
     needed = needed_lock(situation, committee)
     kappa = min(needed / situation.max_fee, situation.most_kappa)
     kappa_bps = min(ceil(kappa * 100) * 100, int(situation.most_kappa * BPS))
@@ -60,11 +60,11 @@ def _with_committee(situation: Situation, committee: int) -> Parameters:
         caller_fee=caller_fee,
         claim_bond=ceil(least_claim_bond(situation) * MARGIN) + 1,
         challenge_bond=1,
+        answer_fee=ceil(situation.costs.call),
+        reverify_bond=ceil(least_reverify_bond(situation, committee) * MARGIN) + 1,
         unbonding=0,
         unlock_delay=windows["job_window"],
         key_grace=windows["job_window"] + windows["seal_window"],
-        reverification=_reverification(situation),
-        check_rate=1.0,
         forced_rounds=0,
         **windows,
     )
@@ -72,18 +72,9 @@ def _with_committee(situation: Situation, committee: int) -> Parameters:
     return replace(
         parameters,
         challenge_bond=ceil(bond * MARGIN) + 1,
-        forced_rounds=largest_forced_rounds(situation, parameters),
         unbonding=parameters.longest_path + 86_400,
     )
 
 
 def _bps(cost: float, fee: int) -> int:
     return max(1, ceil(cost * BPS / fee))
-
-
-def _reverification(situation: Situation) -> int:
-    """An odd number of members, so that there is a majority; 0 where none is large enough."""
-    if situation.honest_share * (1 - situation.noise) <= 0.5:
-        return 0
-    size = lemmas.reverification_size(situation.honest_share, situation.noise, situation.error)
-    return size | 1

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from verillm.economics import capture, lemmas
 from verillm.economics.parameters import (
     LARGEST_COMMITTEE,
+    MOST_REPAID,
     Parameters,
     Situation,
     check,
     escape,
-    largest_forced_rounds,
     least_challenge_bond,
     least_claim_bond,
+    least_reverify_bond,
     least_windows,
     needed_lock,
+    reverifiers,
 )
 from verillm.errors import ConfigError
 from verillm.settlement import BPS, demand, least_lock
@@ -57,6 +59,7 @@ def findings(situation: Situation, parameters: Parameters) -> tuple[Finding, ...
         _of_shares,
         _of_bonds,
         _of_forced,
+        _of_recourse,
         _of_stake,
         _of_windows,
     )
@@ -132,7 +135,7 @@ def _of_shares(situation: Situation, parameters: Parameters) -> Iterator[Finding
 
 
 def _of_bonds(situation: Situation, parameters: Parameters) -> Iterator[Finding]:
-    claim = least_claim_bond(situation)
+    claim = least_claim_bond(situation, parameters.forced_share)
     if parameters.claim_bond < claim:
         reason = (
             f"{parameters.claim_bond} is below {claim:.0f}: a wrong claim pays, or nobody objects"
@@ -147,12 +150,42 @@ def _of_bonds(situation: Situation, parameters: Parameters) -> Iterator[Finding]
 
 
 def _of_forced(situation: Situation, parameters: Parameters) -> Iterator[Finding]:
-    largest = largest_forced_rounds(situation, parameters)
-    if largest and not 1 <= parameters.forced_rounds <= largest:
-        reason = f"one forced round in {parameters.forced_rounds or 'no'} jobs, not in {largest}"
-        yield Finding(
-            "forced_rounds", f"{reason}: a captured committee gains", "force more of them"
+    """A forced round takes the scheduler's share, pays the parties with it, and bonds nobody."""
+    forced, costs = parameters.forced_share, situation.costs
+    if not forced:
+        return
+    share = situation.max_fee * parameters.scheduler_bps / BPS - 2 * parameters.caller_fee
+    kept, cost = share * (1 - forced), costs.scheduler + costs.challenge * forced
+    if kept < cost:
+        reason = (
+            f"one job in {parameters.forced_rounds} leaves the scheduler {kept:.0f} of {cost:.0f}"
         )
+        yield Finding("forced_rounds", reason, "force fewer of them, or raise the share")
+    each = share / (1 + parameters.committee)
+    if each < costs.opening:
+        reason = f"a forced round pays {each:.0f} for openings that cost {costs.opening:.0f}"
+        yield Finding("scheduler_bps", reason, "raise the share, or force no rounds")
+
+
+def _of_recourse(situation: Situation, parameters: Parameters) -> Iterator[Finding]:
+    """What a summoned member and the members of a re-verification are paid."""
+    call = situation.costs.call
+    if parameters.answer_fee < call:
+        reason = f"{parameters.answer_fee} does not pay an answer's gas of {call:.0f}"
+        yield Finding("answer_fee", reason, "raise it")
+    if parameters.answer_fee > MOST_REPAID * max(call, 1.0):
+        reason = f"{parameters.answer_fee} is over {MOST_REPAID} answers' gas of {call:.0f}"
+        yield Finding("answer_fee", f"{reason}: silence until summoned pays", "lower it")
+    members, least = (
+        reverifiers(parameters.committee),
+        least_reverify_bond(situation, parameters.committee),
+    )
+    if parameters.reverify_bond < least:
+        reason = f"{parameters.reverify_bond} is below {least:.0f}: {members} wages pay no work"
+        yield Finding("reverify_bond", reason, "raise it")
+    if situation.redress > 0 and len(situation.seats) <= members:
+        reason = f"{len(situation.seats)} owners cannot staff a re-verification of {members}"
+        yield Finding("committee", reason, "count on no redress, or wait for more owners")
 
 
 def _of_stake(situation: Situation, parameters: Parameters) -> Iterator[Finding]:

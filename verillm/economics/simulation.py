@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from verillm.draw import draw, draw_seats
+from verillm.economics.parameters import reverifiers
 from verillm.economics.world import Conduct, Indices, Reals, Tally, World
 from verillm.errors import InputError
 from verillm.hashing import u256
@@ -44,11 +45,31 @@ class _Judged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ended:
-    """Per job: the settled amounts, and whether the public round ran."""
+    """Per job: the settled amounts, and whether everybody had to open."""
 
     outcomes: Indices
     challenged: Mask
     money: Mapping[str, Reals]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Events:
+    """Per job, what happens to it: each a mask."""
+
+    false: Mask
+    caught: Mask
+    aborted: Mask
+    softened: Mask
+    griefed: Mask
+    forced: Mask
+    proven: Mask
+    overturned: Mask
+
+    @property
+    def opened(self) -> Mask:
+        """Where everybody has to open."""
+        asked = self.caught | self.griefed | self.softened | self.forced | self.overturned
+        return asked & ~self.aborted
 
 
 def simulate(
@@ -70,7 +91,9 @@ def simulate(
     refund_tier, slash_tier = _agreements(world, kinds, rng)
     judged = _judge(kinds, refund_tier, slash_tier)
     judged = _judge_tokens(world, kinds, judged, rng)
-    ended = _end(world, kinds, judged, rng)
+    events = _events(world, kinds, judged, rng, np.random.default_rng([seed, 2]))
+    events, wages = _reverify(world, conducts, parties, judged, events, seed)
+    ended = _end(world, kinds, judged, events, wages)
     return _tally(world, kinds, ended, rng)
 
 
@@ -208,47 +231,100 @@ _CHEATS: Final = (
 _FORGERS: Final = (Conduct.LYING, Conduct.COLLUDING, Conduct.FORGING)
 
 
-def _end(world: World, kinds: Indices, judged: _Judged, rng: np.random.Generator) -> _Ended:
-    """Claims, challenges, and the settlement that follows.
+def _events(
+    world: World,
+    kinds: Indices,
+    judged: _Judged,
+    rng: np.random.Generator,
+    extra: np.random.Generator,
+) -> _Events:
+    """Claims, challenges, forced rounds and proofs. `overturned` is still: who might be asked of.
 
-    A false claim of acceptance falls to whoever looks: by the states, or by the committee's word.
+    A false claim of acceptance falls to whoever looks, by the states or by the committee's word,
+    and in a forced round, which nobody can leave out.
     """
-    jobs = len(kinds)
-    cheat, outcomes = kinds[:, 0], judged.outcomes
-    false = np.isin(cheat, _CHEATS) & (outcomes != Outcome.ACCEPT)
+    jobs, cheat = len(kinds), kinds[:, 0]
+    forced = extra.random(jobs) < (1 / world.forced if world.forced else 0.0)
+    false = np.isin(cheat, _CHEATS) & (judged.outcomes != Outcome.ACCEPT)
     false &= rng.random(jobs) < world.corrupt
-    caught = false & (rng.random(jobs) < world.watch)
-    aborted = (cheat == Conduct.COLLUDING) & (outcomes != Outcome.ACCEPT) & world.abort
+    caught = false & ((rng.random(jobs) < world.watch) | forced)
+    own = np.isin(cheat, (Conduct.LAZY, Conduct.PREFILL)) & judged.by_tokens
+    proven = own & (extra.random(jobs) < world.proofs) & (~false | caught)
+    aborted = (cheat == Conduct.COLLUDING) & (judged.outcomes != Outcome.ACCEPT) & world.abort
     softened = (cheat == Conduct.FORGING) & judged.by_tokens & ~false
     griefed = ~false & (rng.random(jobs) < world.grief) & ~softened
-    outcomes = np.where(false & ~caught, Outcome.ACCEPT, outcomes)
-    outcomes = np.where(aborted, Outcome.REFUND, outcomes).astype(np.int64)
-    cases = [aborted, caught, griefed | softened]
-    ways = [_WAYS.index(way) for way in (Way.UNSEALED, Way.OVERTURNED, Way.UPHELD)]
-    way = np.select(cases, ways, _WAYS.index(Way.FINALIZED))
-    challenged = (caught | griefed | softened) & ~aborted
-    silent = (kinds == Conduct.GRIEFING) & challenged[:, None]
-    silent[:, 0] = False
-    unpaid = ~judged.paid & (not world.pay_all)
-    money = _settle_all(world, outcomes, way, silent, unpaid)
+    captured = (cheat == Conduct.COLLUDING) & (judged.outcomes == Outcome.ACCEPT)
+    asked = captured & (extra.random(jobs) < world.redress)
+    return _Events(false, caught, aborted, softened, griefed, forced, proven, asked)
+
+
+def _reverify(
+    world: World,
+    conducts: Sequence[Conduct],
+    parties: Indices,
+    judged: _Judged,
+    events: _Events,
+    seed: int,
+) -> tuple[_Events, Reals]:
+    """Draw the larger committee of each job that is asked of; its word, and what it is paid.
+
+    It overturns where its honest members are a majority; where there is no committee that large,
+    nobody can ask.
+    """
+    members = reverifiers(world.members)
+    overturned, wages = np.zeros_like(events.overturned), np.zeros(len(parties))
+    wage = world.reverify_bond // (2 * members)
+    slots = [str(owner) for owner, held in enumerate(world.seats) for _ in range(held)]
+    for job in np.flatnonzero(events.overturned & (len(world.seats) > members)).tolist():
+        owner = int(parties[job, 0])
+        draw_of_job = draw(u256(seed), u256(job), u256(len(world.seats) + owner))
+        drawn = draw_seats(draw_of_job, len(slots), slots.__getitem__, str(owner), members)
+        honest = sum(conducts[int(member)] == Conduct.HONEST for _, member in drawn)
+        overturned[job] = honest > members // 2
+        wages[job] = wage * honest
+    return replace(events, overturned=overturned), wages
+
+
+def _end(world: World, kinds: Indices, judged: _Judged, events: _Events, wages: Reals) -> _Ended:
+    """The settlement that follows from what happened."""
+    outcomes = np.where(events.false & ~events.caught, Outcome.ACCEPT, judged.outcomes)
+    outcomes = np.where(events.aborted, Outcome.REFUND, outcomes)
+    outcomes = np.where(events.proven | events.overturned, Outcome.SLASH, outcomes)
+    upheld = events.griefed | events.softened | events.forced
+    cases = [events.aborted, events.overturned, events.proven, events.caught, upheld]
+    named = (Way.UNSEALED, Way.OVERTURNED, Way.CONVICTED, Way.OVERTURNED, Way.UPHELD)
+    way = np.select(cases, [_WAYS.index(each) for each in named], _WAYS.index(Way.FINALIZED))
+    # Members silent in a round lose their locks, and so do those who lied to a larger committee.
+    lost = (kinds == Conduct.GRIEFING) & events.opened[:, None]
+    lost |= (kinds == Conduct.COLLUDING) & events.overturned[:, None]
+    lost[:, 0] = False
+    # Whoever agrees with the larger committee is paid, whatever its own one said.
+    unpaid = ~judged.paid & (not world.pay_all) & ~events.overturned[:, None]
+    flags = np.stack([~events.forced, events.forced & ~events.aborted], axis=1)
+    money = _settle_all(world, outcomes.astype(np.int64), way, lost, unpaid | lost[:, 1:], flags)
     # An ally's bond is the cheat's own: of the scheduler that aborts, the false claimer, the
     # challenger of an attested slash.
     own = np.select(
-        [aborted, caught, softened],
+        [events.aborted, events.overturned | events.caught, events.softened],
         [money["scheduler"], money["claimer"], money["challenger"]],
         0.0,
     )
     money["inferencer"] = money["inferencer"] + own
-    honest = challenged & ~softened
-    money["challenger"] = np.where(honest, money["challenger"] - world.costs.challenge, 0.0)
-    return _Ended(outcomes, challenged, money)
+    asked = events.caught | events.griefed | events.overturned
+    honest = asked & ~events.aborted & ~events.softened
+    cost = world.costs.challenge + wages
+    money["challenger"] = np.where(honest, money["challenger"] - cost, 0.0)
+    # Nobody else ends a job whose round is forced: the scheduler wants its bond back.
+    opens = events.forced & ~honest & ~events.softened & ~events.aborted
+    money["scheduler"] = money["scheduler"] - world.costs.challenge * opens
+    return _Ended(outcomes.astype(np.int64), events.opened, money)
 
 
 def _settle_all(
-    world: World, outcomes: Indices, ways: Indices, silent: Mask, unpaid: Mask
+    world: World, outcomes: Indices, ways: Indices, lost: Mask, unpaid: Mask, flags: Mask
 ) -> dict[str, Reals]:
     """`settle` of each distinct ending, spread over all jobs that ended so."""
-    rows = np.concatenate([outcomes[:, None], ways[:, None], silent, unpaid], axis=1)
+    rows = np.concatenate([outcomes[:, None], ways[:, None], flags, lost, unpaid], axis=1)
     endings, where = np.unique(rows, axis=0, return_inverse=True)
     settled = [_settle_one(world, tuple(row.tolist())) for row in endings]
     names = ("inferencer", "scheduler", "claimer", "challenger", "burnt", "committee")
@@ -258,9 +334,10 @@ def _settle_all(
 
 def _settle_one(world: World, row: tuple[int, ...]) -> Settlement:
     size = world.members + 1
-    lost = frozenset(party for party, gone in enumerate(row[2 : 2 + size]) if gone)
-    unpaid = frozenset(party for party, gone in enumerate(row[2 + size :], 1) if gone)
-    ending = Ending(Outcome(row[0]), _WAYS[row[1]], lost, unpaid)
+    lost = frozenset(party for party, gone in enumerate(row[4 : 4 + size]) if gone)
+    unpaid = frozenset(party for party, gone in enumerate(row[4 + size :], 1) if gone)
+    bonded, forced = bool(row[2]), bool(row[3])
+    ending = Ending(Outcome(row[0]), _WAYS[row[1]], lost, unpaid, bonded, forced)
     settled = settle(world.terms, world.stakes, ending)
     if settled.total != world.max_fee:
         raise InputError(f"money appeared or vanished in {ending}")

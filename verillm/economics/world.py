@@ -18,9 +18,10 @@ class Conduct(IntEnum):
 
     LAZY runs a cheaper model, and commits to garbage instead of a prefill. PREFILL decodes with the
     cheaper model but prefills with the true one, so that only its tokens betray it. LYING forges an
-    output that is worth something to it; FORGING does so and prefills that with the true model, and
-    challenges a slash for its tokens, which the chain cannot recompute. COLLUDING lies and backs
-    the lies of its allies. GRIEFING commits to garbage and opens nothing, whatever that costs.
+    output that is worth something to it; FORGING does so and prefills that with the true model,
+    nudges its own states so that no proof by them holds, and challenges a slash for its tokens,
+    which a round cannot recompute. COLLUDING lies and backs the lies of its allies. GRIEFING
+    commits to garbage and opens nothing, whatever that costs.
     """
 
     HONEST = 0
@@ -52,10 +53,13 @@ class World:
 
     seats : of each owner. value : what an accepted forgery is worth to its maker. watch : the
     chance that somebody honest looks at a claim. corrupt : the chance that a cheat's job is claimed
-    accepted. hidden : the share of check-like tasks that are jobs. grief : the chance that a right
-    claim is challenged. abort : allies of the scheduler do not seal unless they own the committee.
-    pay_all : pay every member that was not silent, a rule that the contract does not have.
-    spread, refund, slash : of honest runs, and the tiers, over the honest median.
+    accepted. forced : one job in so many is judged in public, 0 none. redress : the chance that an
+    accepted forgery is re-verified, for reverify_bond. proofs : the chance that tokens that are
+    caught are proven wrong by the inferencer's own states, where those are the model's. hidden :
+    the share of check-like tasks that are jobs. grief : the chance that a right claim is
+    challenged. abort : allies of the scheduler do not seal unless they own the committee. pay_all :
+    pay every member that was not silent, a rule that the contract does not have. spread, refund,
+    slash : of honest runs, and the tiers, over the honest median.
     """
 
     seats: tuple[int, ...]
@@ -67,6 +71,10 @@ class World:
     value: float = 0.0
     watch: float = 1.0
     corrupt: float = 0.0
+    forced: int = 0
+    redress: float = 0.0
+    reverify_bond: int = 0
+    proofs: float = 0.0
     hidden: float = 0.0
     grief: float = 0.0
     abort: bool = False

@@ -2,17 +2,22 @@ from dataclasses import replace
 
 import pytest
 
+from verillm.chain.deployment import Config
 from verillm.economics import capture
 from verillm.economics.parameters import (
     Parameters,
     Situation,
+    captured,
     coalition,
     cost_of_checking,
     escape,
-    largest_forced_rounds,
+    least_challenge_bond,
     least_claim_bond,
+    least_reverify_bond,
     needed_lock,
     override,
+    reverifiers,
+    stands,
 )
 from verillm.economics.recommend import recommend
 from verillm.economics.rules import UnsafeParameters, findings, require_safe
@@ -84,8 +89,10 @@ def test_more_value_never_gets_less_exposure_and_every_recommendation_is_safe(
         ("caller_fee", 1),
         ("claim_bond", 79_999),
         ("challenge_bond", 7_999),
-        ("forced_rounds", 0),
-        ("forced_rounds", SAFE.forced_rounds + 1),
+        ("answer_fee", 2_999),
+        ("answer_fee", 6_001),
+        ("reverify_bond", 83_999),
+        ("forced_rounds", 1),
         ("seat_stake", 1_000_000),
         ("reserve_bps", 5_000),
         ("seal_window", 60),
@@ -172,10 +179,69 @@ def test_nothing_escapes_without_allies_and_everything_with_the_whole_committee(
     assert needed_lock(replace(SITUATION, honest_share=0.0), 3) == float("inf")
 
 
-def test_forced_rounds_are_rarer_the_more_is_at_stake() -> None:
-    rich = override(SAFE, {"kappa_bps": 60_000})
-    assert largest_forced_rounds(SITUATION, rich) > largest_forced_rounds(SITUATION, SAFE) >= 1
-    assert largest_forced_rounds(replace(SITUATION, value=1e9), SAFE) == 0
+def test_the_defaults_of_a_deployment_reserve_what_a_committee_of_three_asks_for() -> None:
+    assert recommend(SITUATION).committee == 3
+    assert Config().reserve_bps == Config.devnet().reserve_bps == SAFE.reserve_bps
+
+
+def test_a_forced_round_counts_as_watched_and_so_lowers_the_claims_bond() -> None:
+    blind = replace(SITUATION, watch=0.5, value=1e7)
+    bonds = [least_claim_bond(blind, share) for share in (0.0, 0.25, 0.5, 1.0)]
+    assert bonds == sorted(bonds, reverse=True)
+    assert bonds[0] == pytest.approx(11_000_000)  # (fee + value)(1 - w)/w
+    assert bonds[-1] == COSTS.challenge  # nobody has to look, only the challenge has to be paid
+
+
+def test_a_forced_round_takes_no_bond_so_the_others_must_deter_forged_tokens_for_it() -> None:
+    forging = replace(SITUATION, value=1e7, token_detection=0.5)
+    bonds = [
+        least_challenge_bond(forging, override(SAFE, {"forced_rounds": every}))
+        for every in (0, 10, 2)
+    ]
+    assert bonds[1] == pytest.approx(bonds[0] / 0.9)
+    assert bonds[2] == pytest.approx(bonds[0] / 0.5)
+    assert least_challenge_bond(forging, override(SAFE, {"forced_rounds": 1})) == float("inf")
+
+
+def test_frequent_forced_rounds_are_refused_for_what_they_take_from_the_scheduler() -> None:
+    generous = {"scheduler_bps": 1_500, "inferencer_bps": 8_320, "committee_bps": 180}
+    share = 150_000 - 2 * SAFE.caller_fee
+    least = (share + COSTS.challenge) / (share - COSTS.scheduler)  # share (1 - 1/A) >= cost + c/A
+    rare, often = int(least) + 1, int(least)
+    assert unsafe(SITUATION, **generous, forced_rounds=rare) == set()
+    assert unsafe(SITUATION, **generous, forced_rounds=often) == {"forced_rounds"}
+
+
+def test_a_forced_round_must_pay_its_openings() -> None:
+    dear = replace(SITUATION, costs=replace(COSTS, opening=9_000))
+    bonds = {"challenge_bond": 100_000, "reverify_bond": 1_000_000}
+    assert unsafe(dear, **bonds) == set()
+    assert unsafe(dear, **bonds, forced_rounds=1_000) == {"scheduler_bps"}
+
+
+def test_a_captured_committee_stands_unless_somebody_asks_and_the_larger_one_is_not_captured() -> (
+    None
+):
+    assert stands(SITUATION, 3) == 1
+    asked = replace(SITUATION, redress=1.0)
+    assert reverifiers(3) == reverifiers(7) == 7
+    assert stands(asked, 3) == pytest.approx(captured(SITUATION, 7))
+    assert escape(asked, 3) == pytest.approx(captured(SITUATION, 3) * captured(SITUATION, 7))
+    half = escape(replace(SITUATION, redress=0.5), 3)
+    assert escape(asked, 3) < half < escape(SITUATION, 3)
+    assert needed_lock(replace(asked, value=1e8), 3) < needed_lock(replace(SITUATION, value=1e8), 3)
+
+
+def test_a_network_too_small_for_the_larger_committee_has_no_redress() -> None:
+    small = replace(SITUATION, seats=(1,) * 7, redress=1.0)
+    assert stands(small, 3) == 1
+    assert "committee" in unsafe(small)
+    assert "committee" not in unsafe(replace(small, redress=0.0))
+
+
+def test_a_wage_of_a_reverification_pays_a_prefill_and_the_openings() -> None:
+    wage = least_reverify_bond(SITUATION, 3) / (2 * reverifiers(3))
+    assert wage == COSTS.prefill + COSTS.opening
 
 
 def test_larger_committees_and_locks_cost_more() -> None:
@@ -204,7 +270,6 @@ def test_values_that_no_situation_has_are_input_errors(ask: object) -> None:
 
 
 def test_overriding_keeps_counts_whole() -> None:
-    changed = override(SAFE, {"committee": 5.0, "check_rate": 0.5})
+    changed = override(SAFE, {"committee": 5.0})
     assert isinstance(changed, Parameters)
-    assert (changed.committee, changed.check_rate) == (5, 0.5)
-    assert isinstance(changed.committee, int)
+    assert changed.committee == 5 and isinstance(changed.committee, int)

@@ -157,6 +157,95 @@ def test_without_watchers_a_false_claim_stands() -> None:
     assert coalition_of(corrupt, 1, Conduct.LYING).share(Outcome.ACCEPT, Conduct.LYING) == 1
 
 
+def test_a_forced_round_needs_no_watcher() -> None:
+    corrupt = replace(WORLD, corrupt=1.0, watch=0.0)
+    shares = [
+        coalition_of(replace(corrupt, forced=every), 1, Conduct.LYING).share(
+            Outcome.ACCEPT, Conduct.LYING
+        )
+        for every in (0, 4, 1)
+    ]
+    assert shares[0] == 1 and shares[2] == 0
+    assert shares[1] == pytest.approx(3 / 4, abs=0.04)
+
+
+def test_a_forced_round_pays_who_opens_with_the_schedulers_share_and_bonds_nobody() -> None:
+    honest = [Conduct.HONEST] * 20
+    usual, forced = (simulate(replace(WORLD, forced=f), honest, 500) for f in (0, 1))
+    accepted = usual.outcomes == Outcome.ACCEPT
+    each = (90_000 - 2 * TERMS.caller_fee) // 4 - COSTS.opening
+    gained = (forced.inferencer - usual.inferencer)[accepted]
+    assert np.all(gained == each)
+    assert np.all((forced.verifiers - usual.verifiers)[accepted] == each)
+    lost = (usual.scheduler - forced.scheduler)[accepted]
+    assert np.all(lost == 90_000 - 2 * TERMS.caller_fee + COSTS.challenge)
+    assert forced.challenger.sum() == 0
+
+
+def test_forged_tokens_risk_no_challenge_bond_in_a_forced_round() -> None:
+    bonded, free = (
+        coalition_of(replace(WORLD, token_detection=1.0, forced=f), 1, Conduct.FORGING)
+        for f in (0, 1)
+    )
+    refunded = bonded.outcomes == Outcome.REFUND
+    saved = (free.inferencer - bonded.inferencer)[refunded]
+    assert refunded.mean() > 0.99
+    shared = TERMS.challenge_bond // 4  # what the bond's loser got back as one who opened
+    assert np.all(saved == TERMS.challenge_bond - shared)
+
+
+def test_a_captured_committees_word_falls_to_a_larger_one_and_costs_its_members_their_locks() -> (
+    None
+):
+    def accepted(redress: float) -> Tally:
+        return coalition_of(replace(WORLD, redress=redress), 8)
+
+    captured, caught = accepted(0.0), accepted(1.0)
+    was = captured.outcomes == Outcome.ACCEPT
+    still = caught.outcomes == Outcome.ACCEPT
+    chance = capture.capture((2,) * 19, range(7), 7)
+    assert was.sum() > 300 and not np.any(still & ~was)
+    assert still[was].mean() == pytest.approx(chance, abs=4.5 * (chance / was.sum()) ** 0.5)
+    overturned = was & ~still
+    assert np.all(caught.outcomes[overturned] == Outcome.SLASH)
+    lied = caught.conducts[overturned][:, 1:] == Conduct.COLLUDING
+    assert np.all(caught.verifiers[overturned][lied] < -WORLD.stakes.lock)
+    assert np.all(caught.verifiers[overturned][~lied] > 0)
+    assert caught.as_inferencer(Conduct.COLLUDING) < captured.as_inferencer(Conduct.COLLUDING)
+
+
+def test_whoever_asks_is_paid_by_the_claim_and_pays_the_wages() -> None:
+    free, paid = (
+        coalition_of(replace(WORLD, redress=1.0, reverify_bond=bond), 8)
+        for bond in (0, 14 * 11_000)
+    )
+    overturned = free.challenger != 0
+    assert free.challenger[overturned].mean() > 0
+    wages = (free.challenger - paid.challenger)[overturned]
+    assert wages.min() >= 4 * 11_000 and wages.max() <= 7 * 11_000
+
+
+def test_a_network_of_too_few_owners_for_it_has_no_re_verification() -> None:
+    small = replace(WORLD, seats=(1,) * 7)
+    one, other = (coalition_of(replace(small, redress=r), 4) for r in (0.0, 1.0))
+    assert np.array_equal(one.outcomes, other.outcomes)
+
+
+@pytest.mark.parametrize("conduct", [Conduct.PREFILL, Conduct.FORGING])
+def test_a_proof_by_its_own_states_slashes_who_did_not_nudge_them(conduct: Conduct) -> None:
+    world = replace(WORLD, token_detection=1.0, proofs=1.0)
+    tally = coalition_of(world, 1, conduct)
+    slashed = tally.share(Outcome.SLASH, conduct)
+    assert (slashed > 0.99) == (conduct is Conduct.PREFILL)
+
+
+def test_what_a_world_does_not_use_changes_no_job() -> None:
+    one, other = (
+        simulate(w, [Conduct.HONEST] * 20, 300) for w in (WORLD, replace(WORLD, proofs=1))
+    )
+    assert np.array_equal(one.inferencer, other.inferencer)
+
+
 def test_noise_makes_honest_jobs_inconclusive_before_it_slashes_them() -> None:
     noisy = replace(WORLD, refund=1.15, slash=2.0)
     tally = simulate(noisy, [Conduct.HONEST] * 20, JOBS)
