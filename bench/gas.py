@@ -1,20 +1,22 @@
-"""Gas of each call, of a job on the happy path, and of a public round, on a private Anvil.
+"""Gas of each call: of a job on the happy path, of a public round, and of all others.
 
     python bench/gas.py
 
-Warm balances: the second job of its size is measured, so that no account is touched first. The
-public round is measured at the default model's width.
+On a private Anvil. Warm balances: the second job of its size is measured, so that no account is
+touched first. The public round is measured at the default model's width.
 """
 
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import unhappy
 from machine import machine_line
 
 from tests.chain.conftest import Net
@@ -23,7 +25,7 @@ from tests.chain.world import World
 from tests.unit.verillm.builders import SPEC
 from verillm.chain.anvil import Anvil, dev_account
 from verillm.chain.deploy import deploy
-from verillm.chain.deployment import Config
+from verillm.chain.deployment import DAY, HOUR, Config
 from verillm.chain.rpc import HttpProvider
 
 SIZES = (1, 256)
@@ -32,14 +34,15 @@ TARGETS = {1: 450_000, 256: 3_000 * 256}
 """Gas of a whole job, warm: the project's own targets."""
 CALL_LIMIT = 15_000_000
 """No call may need more."""
+PATIENT = replace(Config.devnet(), opening_window=4 * HOUR, unbonding=20 * DAY)
+"""Each block is a second here, and the larger committee's round takes hundreds."""
 
 
 @contextmanager
-def network() -> Iterator[Net]:
+def network(config: Config) -> Iterator[Net]:
     """A chain with our contracts."""
     with tempfile.TemporaryDirectory() as folder, Anvil(Path(folder), accounts=20) as anvil:
         provider = HttpProvider(anvil.url)
-        config = Config.devnet()
         try:
             yield Net(anvil, provider, deploy(provider, dev_account(0), config), config)
         finally:
@@ -71,12 +74,19 @@ def print_round(used: dict[str, list[int]]) -> None:
     print(f"{'round':>12}{'':>7}{'':>12}{sum(map(sum, used.values())):>12}")
 
 
+def print_others(used: dict[str, list[int]]) -> None:
+    """One line a kind of call off the happy path, as the page has it."""
+    print("\n| call | calls | gas of the largest |\n|---|---|---|")
+    for name, gas in sorted(used.items()):
+        print(f"| {name} | {len(gas)} | {max(gas):_} |".replace("_", " "))
+
+
 def main() -> int:
     """Print the tables; 1 if a target is missed."""
     missed = 0
     print(machine_line("web3"))
     print(f"{'requests':>9}" + "".join(f"{call:>10}" for call in CALLS) + f"{'job':>10}{'each':>9}")
-    with network() as net:
+    with network(Config.devnet()) as net:
         world = World(net)
         for requests in SIZES:
             happy_path(world, requests)
@@ -87,10 +97,13 @@ def main() -> int:
             if total > TARGETS[requests]:
                 print(f"over the target of {TARGETS[requests]}")
                 missed += 1
-    with network() as net:
+    with network(Config.devnet()) as net:
         used = public_round(net)
     print_round(used)
-    if max(map(max, used.values())) > CALL_LIMIT:
+    with network(PATIENT) as net:
+        others = unhappy.measure(net)
+    print_others(others)
+    if max(max(gas) for gas in (*used.values(), *others.values())) > CALL_LIMIT:
         print(f"a call over {CALL_LIMIT}")
         missed += 1
     return min(missed, 1)

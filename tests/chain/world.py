@@ -83,6 +83,7 @@ class Running:
 class World:
     """One model, one client, one scheduler, five workers with a seat each."""
 
+    size: int = WORKERS
     prompt: tuple[int, ...] = (1, 2, 3)
     output: tuple[int, ...] = (5, 6, 7, 8)
 
@@ -92,8 +93,8 @@ class World:
         self.domain: Domain = net.deployment.domain
         self.client = dev_account(1)
         self.scheduler = Operator(dev_account(2), hot(2))
-        self.workers = [Operator(dev_account(3 + i), hot(3 + i)) for i in range(WORKERS)]
-        self.auditor = Operator(dev_account(3 + WORKERS), hot(3 + WORKERS))
+        self.workers = [Operator(dev_account(3 + i), hot(3 + i)) for i in range(self.size)]
+        self.auditor = Operator(dev_account(3 + self.size), hot(3 + self.size))
         self._count = 0
         self._furnish()
 
