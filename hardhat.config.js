@@ -22,5 +22,7 @@ module.exports = {
       metadata: { bytecodeHash: "none" },
     },
   },
+  // Any chain, by its RPC server; contracts/scripts/deploy.js signs by itself, so no key is here.
+  networks: { live: { url: process.env.VERILLM_RPC || "http://127.0.0.1:8545" } },
   paths: { sources: "contracts/src", artifacts: "artifacts/hardhat", cache: "cache/hardhat" },
 };

@@ -7,13 +7,21 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
+import verillm.chain.refused
+import verillm.economics.rules
 import verillm_node.errors
 import verillm_verifier.errors
 from verillm import api, errors
 
 PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
 HEAD = "| code | HTTP | it means | remedy |\n|---|---|---|---|\n"
-MODULES = (errors, verillm_node.errors, verillm_verifier.errors)
+MODULES = (
+    errors,
+    verillm.chain.refused,
+    verillm.economics.rules,
+    verillm_node.errors,
+    verillm_verifier.errors,
+)
 
 
 def kinds(

@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from verillm import __version__, api, keystore
+from verillm.chain import command as deploying
 from verillm.chain.contract import Chain
-from verillm.chain.deploy import deploy
-from verillm.chain.deployment import Config, Deployment
+from verillm.chain.deployment import Deployment
 from verillm.chain.events import (
     At,
     Burnt,
@@ -90,18 +90,10 @@ MEANING: Final = {
 
 
 # ── Settings ─────────────────────────────────────────────────────────────────────────────────────
-def _password(options: argparse.Namespace) -> str:
-    if options.password_file:
-        return keystore.read_password(Path(options.password_file))
-    if (password := os.environ.get("VERILLM_PASSWORD")) is not None:
-        return password
-    raise ConfigError("no password: give --password-file or set VERILLM_PASSWORD")
-
-
 def _account(options: argparse.Namespace) -> LocalAccount:
     if not options.key:
         raise ConfigError("no key: give --key or set VERILLM_KEY; `verillm key FILE` makes one")
-    return keystore.load(Path(options.key), _password(options))
+    return keystore.load(Path(options.key), keystore.password(options.password_file))
 
 
 def _deployment(options: argparse.Namespace) -> Deployment:
@@ -157,15 +149,9 @@ def _show_time(timestamp: int) -> str:
 
 # ── Commands ─────────────────────────────────────────────────────────────────────────────────────
 def _key(options: argparse.Namespace, console: Console) -> None:
-    account = keystore.create(Path(options.file), _password(options))
+    password = keystore.password(options.password_file)
+    account = keystore.create(Path(options.file), password)
     console.print(account.address, markup=False)
-
-
-def _deploy(options: argparse.Namespace, console: Console) -> None:
-    config = Config.devnet() if options.devnet else Config(token=_address(options.token))
-    found = deploy(options.rpc, _account(options), config)
-    found.save(Path(options.deployment))
-    console.print(f"VeriLLM {found.contract}, token {found.token}: {options.deployment}")
 
 
 def _deposit(options: argparse.Namespace, console: Console) -> None:
@@ -335,10 +321,11 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("jobs", _jobs, "list this account's jobs")
     sub.add_argument("--client", help="another account's address")
     command("explain", _explain, "tell what happened to a job").add_argument("job")
-    sub = command("deploy", _deploy, "deploy the contracts, write the addresses file")
-    terms = sub.add_mutually_exclusive_group(required=True)
-    terms.add_argument("--devnet", action="store_true", help="short windows and a new token")
-    terms.add_argument("--token", help="address of the token to pay with")
+    deploying.add_deploy(
+        command("deploy", deploying.run_deploy, "deploy the contracts: a dry run, then --broadcast")
+    )
+    command("deployment", deploying.run_deployment, "compare an addresses file with the chain")
+    deploying.add_spec(command("spec", deploying.run_spec, "describe a model, for `deploy --spec`"))
     params.add_options(command("params", params.run, "recommend a deployment's parameters"))
     return parser
 

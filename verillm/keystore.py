@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from eth_account.signers.local import LocalAccount
 
 from verillm.errors import ConfigError, WrongPassword
 
+_RAW_KEY: Final = re.compile(r"(0x)?[0-9a-fA-F]{64}")
 ROUNDS: Final = 1 << 18
 """scrypt's cost, the Web3 default: about a second and 256 MiB."""
 
@@ -38,6 +40,8 @@ def _owner_only(path: str, flags: int) -> int:
 
 def load(path: Path, password: str) -> LocalAccount:
     """The key at `path`; raises WrongPassword, and ConfigError if there is no keystore."""
+    if _RAW_KEY.fullmatch(path.name):  # its own words would show the key
+        raise ConfigError("a keystore's path was expected, and a raw key given")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -52,6 +56,15 @@ def load(path: Path, password: str) -> LocalAccount:
         raise ConfigError(f"{path} is not a keystore: {error}") from error
     account: LocalAccount = Account.from_key(key)
     return account
+
+
+def password(file: str | None) -> str:
+    """A keystore's password: the first line of `file`, or VERILLM_PASSWORD; raises ConfigError."""
+    if file:
+        return read_password(Path(file))
+    if (found := os.environ.get("VERILLM_PASSWORD")) is not None:
+        return found
+    raise ConfigError("no password: give --password-file or set VERILLM_PASSWORD")
 
 
 def read_password(path: Path) -> str:

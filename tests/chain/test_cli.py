@@ -91,7 +91,9 @@ def test_explaining_an_unknown_job_says_so(run: Run) -> None:
 
 def test_deploy_writes_a_file_that_works(run: Run, world: World, tmp_path: Path) -> None:
     path = tmp_path / "new.json"
-    assert run("--deployment", str(path), "deploy", "--devnet")[0] == 0
+    words = ("--deployment", str(path), "deploy", "--devnet", "--chain-id", "31337")
+    assert run(*words)[0] == 0 and not path.exists()
+    assert run(*words, "--broadcast")[0] == 0
     fresh = Deployment.load(path)
     assert fresh.contract != world.net.deployment.contract
     assert Chain(world.net.provider, fresh).config().token == fresh.token

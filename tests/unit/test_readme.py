@@ -117,6 +117,8 @@ def test_every_command_of_a_shell_block_exists(block: Block, words: list[str]) -
         check_module(arguments[1], arguments[2:])
     elif program.endswith("python"):
         assert (ROOT / arguments[0]).is_file(), f"{block}: {arguments[0]}"
+    elif words[:3] == ["npx", "hardhat", "run"]:
+        assert (ROOT / arguments[2]).is_file(), f"{block}: {arguments[2]}"
     else:
         assert program in FOREIGN, f"{block}: nobody checks `{program}`"
 

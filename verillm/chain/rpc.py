@@ -5,6 +5,7 @@ answers read strictly, and two kinds of failure only: the server is unreachable,
 import time
 from dataclasses import dataclass
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 import httpx
 from web3.exceptions import Web3Exception
@@ -50,6 +51,7 @@ class HttpProvider(JSONBaseProvider):
     def __init__(self, url: str, *, timeout: float = 10.0, attempts: int = 3) -> None:
         super().__init__()
         self.url, self._attempts = url, attempts
+        self.shown = shown(url)
         headers = {"content-type": "application/json"}
         self._http = httpx.Client(timeout=timeout, headers=headers, trust_env=False)
 
@@ -61,9 +63,9 @@ class HttpProvider(JSONBaseProvider):
                 return self._decode(self._post(body))
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 if attempt == self._attempts or not isinstance(error, _RETRIED):
-                    raise ChainUnreachable(self.url, f"{error!r}") from error
+                    raise ChainUnreachable(self.shown, f"{error!r}") from error
                 time.sleep(_BACKOFF * 2 ** (attempt - 1))
-        raise ChainUnreachable(self.url, "no attempt was allowed")
+        raise ChainUnreachable(self.shown, "no attempt was allowed")
 
     def _post(self, body: bytes) -> bytes:
         with self._http.stream("POST", self.url, content=body) as response:
@@ -71,21 +73,32 @@ class HttpProvider(JSONBaseProvider):
             for piece in response.iter_bytes():
                 answer += piece
                 if len(answer) > MAX_ANSWER_BYTES:
-                    raise AnswerTooLong(self.url, f"answer over {MAX_ANSWER_BYTES} bytes")
+                    raise AnswerTooLong(self.shown, f"answer over {MAX_ANSWER_BYTES} bytes")
             return bytes(answer)
 
     def _decode(self, answer: bytes) -> RPCResponse:
         try:
             decoded: object = self.decode_rpc_response(answer)
         except (ValueError, RecursionError) as error:
-            raise ChainUnreachable(self.url, "its answer is not JSON") from error
+            raise ChainUnreachable(self.shown, "its answer is not JSON") from error
         if not isinstance(decoded, dict) or not ("result" in decoded or "error" in decoded):
-            raise ChainUnreachable(self.url, "its answer is not JSON-RPC")
+            raise ChainUnreachable(self.shown, "its answer is not JSON-RPC")
         return cast(RPCResponse, decoded)
 
     def close(self) -> None:
         """Close its sockets."""
         self._http.close()
+
+
+def shown(url: str) -> str:
+    """A server as messages and logs may name it: users, paths and queries often hold tokens."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "the RPC server"
+    hidden = "/…" if parts.path.strip("/") or parts.query else ""
+    return f"{parts.scheme}://{host}{hidden}" if host else url
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +113,9 @@ class Rpc:
     def of(cls, rpc: Provider) -> "Rpc":
         """A URL gets our own provider."""
         if isinstance(rpc, str):
-            return cls(HttpProvider(rpc), rpc, owned=True)
+            return cls(HttpProvider(rpc), shown(rpc), owned=True)
         named = getattr(rpc, "url", None) or getattr(rpc, "endpoint_uri", type(rpc).__name__)
-        return cls(rpc, str(named), owned=False)
+        return cls(rpc, shown(str(named)), owned=False)
 
     def call(self, method: str, *params: object) -> Any:
         """The result; raises RpcRefused if the server says no, ChainUnreachable if nothing."""

@@ -11,8 +11,10 @@ from web3.providers.base import BaseProvider
 from verillm.chain import rpc
 from verillm.chain.calls import Call
 from verillm.chain.deployment import Deployment
+from verillm.chain.refused import DeploymentDiffers
 from verillm.chain.reverts import explain
 from verillm.errors import ChainError, ChainUnreachable, ConfigError, MalformedError, WrongChain
+from verillm.hashing import keccak
 from verillm.types import Hash32
 
 LOG_RANGE: Final = 10_000
@@ -71,8 +73,13 @@ class Server:
         if actual != self.deployment.chain_id:
             raise WrongChain(self.deployment.chain_id, actual)
         code = self._request("eth_getCode", self.deployment.contract, "latest")
-        if not rpc.data(code, "code"):
+        found = rpc.data(code, "code")
+        if not found:
             raise ConfigError(f"no contract at {self.deployment.contract} on this chain")
+        made = self.deployment.made
+        if made is not None and keccak(found) != made.code_hashes[0]:
+            fact = f"other code than the addresses file names at {self.deployment.contract}"
+            raise DeploymentDiffers((fact,))
         self._checked = True
 
     def block(self, number: int | str = "latest") -> Block:

@@ -79,8 +79,9 @@ def test_a_chain_that_is_away_ends_with_its_own_code(
 ) -> None:
     monkeypatch.setenv("VERILLM_PASSWORD", "pw")
     keystore.create(tmp_path / "key.json", "pw", rounds=2)
-    options = ["--rpc", "http://127.0.0.1:9", "--key", str(tmp_path / "key.json")]
-    assert cli.main([*options, "deploy", "--devnet"]) == 5
+    monkeypatch.setenv("VERILLM_RPC", "http://127.0.0.1:9")
+    options = ["--key", str(tmp_path / "key.json")]
+    assert cli.main([*options, "deploy", "--devnet", "--chain-id", "31337"]) == 5
     assert "error [chain_unreachable]" in capsys.readouterr().err
 
 
