@@ -114,7 +114,7 @@ lab: install model  ## every named cheat against the verdict, on two models; wri
 	@$(BIN)/verillm-audit lab --draws 60 --also $(LAB)/second.json --figures $(LAB)/first.json --out docs/detection.md --fixtures tests/fixtures/lab/smollm2-135m-instruct.json --table verillm/data/sequential/smollm2-135m-instruct.json
 	@$(BIN)/python bench/anchors.py --out docs/anchors.md
 
-lab-kept: install model  ## judge again, in minutes, what `make lab` has run so far; runs no model
+lab-kept: install model  ## judge again what `make lab` has run so far; runs no model
 	@$(BIN)/verillm-audit lab --kept --draws 20 --also $(wildcard $(LAB)/second.json) --out docs/detection.md
 
 lab-live: install build model  ## the named cheats on a running network; writes docs/live-lab.md
