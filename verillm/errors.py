@@ -21,6 +21,7 @@
     │   │   ├── EngineMissing (engine_missing)
     │   │   ├── EngineVersion (engine_version)
     │   │   ├── AttentionUnsupported (attention_unsupported)
+    │   │   ├── ParallelUnsupported (parallel_unsupported)
     │   │   ├── ModelNotTraceable (model_not_traceable)
     │   │   └── EngineOutOfMemory (out_of_memory)
     │   └── NonFiniteLogits (non_finite_logits)
