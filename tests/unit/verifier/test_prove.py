@@ -8,14 +8,14 @@ import pytest
 
 from tests.unit.verifier.lab import DOMAIN, HOT, Engines, Played, Story, play
 from tests.unit.verillm import builders
-from tests.unit.verillm.builders import Plan, make_world
+from tests.unit.verillm.builders import Plan, bf16, make_world
 from verillm.evidence import Bundle
 from verillm.head import HeadRows
 from verillm.model import ModelSpec
 from verillm.proofs.find import SCHEDULER, Case, Proof, proofs, receipt_proof
 from verillm.proofs.rivals import ProvenHead
 from verillm.request import Receipt, Sampling
-from verillm.sampling import kept, scores
+from verillm.sampling import kept, scores, truncates
 from verillm.signing import job_id, sign
 from verillm.statistics import to_floats
 from verillm.task import Item, Task, output_hash
@@ -83,6 +83,43 @@ def test_no_rival_beats_an_honest_token_on_its_own_state_by_more_than_rounding(
                 assert margin.rounding < 10_000
                 seen += 1
     assert seen >= 50
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+def test_the_best_rival_is_that_of_the_scores_among_those_that_count(
+    sampling: Sampling, spec: ModelSpec, proven: ProvenHead
+) -> None:
+    rng, tau, none = np.random.default_rng(5), spec.profile.logit_tau, 0
+    item = Item(bytes(32), (1, 2), 3, sampling, Hash32(b"s" * 32))
+    for position in range(6):
+        final = bf16(rng.standard_normal(spec.hidden, np.float32))
+        logits = proven.rows.logits(to_floats(final)[None])[0]
+        ranked = scores(logits, sampling, item.seed, position)
+        order = np.argsort(-logits, kind="stable")
+        for token in (int(order[0]), int(order[3]), int(order[-1])):
+            counts = [
+                v
+                for v in range(len(logits))
+                if v != token
+                and (not truncates(sampling) or logits[v] >= logits[token] + np.float32(tau / PPM))
+            ]
+            best = max(counts, key=lambda v: float(ranked[v]), default=None)
+            assert proven.best(final, item, position, token, tau) == best
+            none += best is None
+        third = int(order[3])
+        beyond = 2 + int((logits[order[0]] - logits[third]) * PPM)  # none is as far above as that
+        assert (proven.best(final, item, position, third, beyond) is None) is truncates(sampling)
+    assert bool(none) is truncates(sampling)
+
+
+def test_a_state_without_finite_logits_has_no_rival_and_no_margin(
+    spec: ModelSpec, proven: ProvenHead
+) -> None:
+    item = Item(bytes(32), (1, 2), 3, Sampling(0), Hash32(b"s" * 32))
+    huge, none = (np.full(spec.hidden, bits, np.uint16) for bits in (0x7F7F, 0x7FC0))
+    assert proven.best(huge, item, 0, 1, 0) is None
+    assert proven.best(none, item, 0, 1, 0) is None
+    assert proven.margin(none, item, 0, 1, 2) is None
 
 
 @pytest.mark.parametrize("cheat", ["swapped", "own_seed"])
