@@ -10,7 +10,7 @@ from eth_account import Account
 
 from tests.unit.verillm.builders import SPEC
 from verillm import api
-from verillm.errors import MalformedError, NoWorkers
+from verillm.errors import EngineOutOfMemory, MalformedError, NoWorkers
 from verillm.model import model_id
 from verillm.request import Job, Quote, Receipt, Request, Sampling
 from verillm.sse import ServerEvent
@@ -179,6 +179,10 @@ def test_an_expected_error_says_the_same_over_http() -> None:
     error = NoWorkers("nobody serves this")
     body = api.ErrorBody.from_json(api.ErrorBody.of(error).to_json())
     assert body.fields() == error.to_dict() and api.status_of(body.code) == 503
+
+
+def test_a_server_that_is_out_of_memory_does_not_blame_the_sender() -> None:
+    assert api.status_of(api.ErrorBody.of(EngineOutOfMemory("no room")).code) == 503
 
 
 def test_contract_wallets_may_sign_at_length() -> None:
