@@ -27,6 +27,7 @@ class Convictions(Demands):
         """Punish a party for what the prover checked, once."""
         require(self.sender == self.config.prover, "NotProver")
         identity, status = self._sealed((posting, sealing, claiming))
+        finder = self.operator_of(finder)
         size = len(sealing.committee)
         require(party == SCHEDULER or party <= size, "PartyUnknown")
         before = self.state.punished.get(identity, frozenset())
@@ -59,6 +60,7 @@ class Convictions(Demands):
         """Speak against a claim that accepts, or a round that may."""
         require(self.sender == self.config.prover, "NotProver")
         record, identity = (posting, sealing, claiming), self._identity(posting)
+        finder = self.operator_of(finder)
         if self.job_state(identity).status is not Status.CLAIMED:
             disputed = self._disputed(record)
             return self._support(disputed, claiming, Reason.MARGIN_MAX, finder)

@@ -75,7 +75,7 @@ interface IRecourse is ILedger {
     /// @notice Punishes a party for what the prover checked: 0 the inferencer, 1..m a member, 255 the scheduler.
     /// @dev Once a party and job, from seal until `unbonding` after post. It ends a job that is open (the inferencer's
     /// fault: Slash; the scheduler's: Refund at its cost; a member's waits for the end), and takes up to the
-    /// job's lock from what other jobs have not locked of a party whose job has ended.
+    /// job's lock from what other jobs have not locked of a party whose job has ended. `finder` may be a hot key.
     function convict(
         Posting calldata posting,
         Sealing calldata sealing,

@@ -29,6 +29,7 @@ abstract contract Convictions is IRecourse, Rulings {
         address finder
     ) external onlyProver {
         (JobId jobId, Status status) = _sealedJob(posting, sealing, claiming);
+        finder = _operatorOf(finder);
         uint256 size = sealing.committee.length;
         require(party == SCHEDULER || party <= size, PartyUnknown(party));
         require(_punished[jobId] & (1 << party) == 0, AlreadyConvicted(jobId, party));
@@ -68,6 +69,7 @@ abstract contract Convictions is IRecourse, Rulings {
         address finder
     ) external onlyProver {
         JobId jobId = _jobIdOf(posting.job);
+        finder = _operatorOf(finder);
         JobLib.State storage job = _jobs[jobId];
         if (job.status != Status.Claimed) {
             jobId = _disputed(posting, sealing, claiming);

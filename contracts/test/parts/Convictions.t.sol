@@ -43,6 +43,29 @@ contract ConvictionsTest is Cases {
         }
     }
 
+    /// @notice Nodes send with their hot keys, as everywhere else.
+    function test_convict_andOverrule_payTheOperatorOfAHotKey() public {
+        vm.prank(challenger);
+        network.setHotKey(finder);
+        uint256 snapshot = vm.snapshotState();
+        Case memory c = _at(1);
+        vm.expectEmit(address(network));
+        emit ILedger.Convicted(c.id, 0, REASON, challenger);
+        _convict(c, 0);
+        assertEq(_balance(challenger), STAKE + c.sealing.fee, "before the end");
+        vm.revertToState(snapshot);
+        c = _claimed(Outcome.Accept, 0);
+        _overrule(c);
+        _openAll(c);
+        _adjudicate(c);
+        assertEq(_balance(challenger), STAKE + terms.claimBond, "overruled");
+        _convict(c, 1);
+        uint256 earned = terms.claimBond + c.sealing.fee;
+        assertEq(_balance(challenger), STAKE + earned, "after the end");
+        assertEq(_balance(finder), 0);
+        _assertConserved();
+    }
+
     function test_convict_doesNotSaveWhoFellSilentInTheRound() public {
         Case memory c = _claimed(Outcome.Accept, 0);
         _challenge(c);
