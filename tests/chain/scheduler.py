@@ -52,6 +52,7 @@ class Scripted:
     bodies: list[bytes] = field(default_factory=list)
     submission: api.JobSubmission | None = None
     refusal: VeriLLMError | None = None
+    bundle: bytes | None = None
 
     @property
     def transport(self) -> httpx.MockTransport:
@@ -72,6 +73,9 @@ class Scripted:
             self.submission = api.JobSubmission.from_json(api.loads(request.read()))
         if path == api.JOBS or path.endswith("/events"):
             return self._stream(int(request.headers.get(sse.LAST_EVENT_ID, 0)))
+        if path.endswith("/bundle"):
+            found = 404 if self.bundle is None else 200
+            return httpx.Response(found, content=self.bundle or b"")
         return httpx.Response(200, content=self._body(path))
 
     def _body(self, path: str) -> bytes:

@@ -16,10 +16,13 @@ from tests.chain.world import PRICE, STAKE, World
 from tests.unit.verillm.builders import SPEC
 from tests.unit.verillm.test_prompt import FILE, TEMPLATE
 from verillm import api
+from verillm.chain.beacon import beacon
 from verillm.chain.contract import Status
 from verillm.chain.deployment import UNIT
-from verillm.chain.events import Posted, events_of
-from verillm.client import AsyncClient, Client, JobHandle, Prompt
+from verillm.chain.events import Posted, Sealed, events_of
+from verillm.client import AsyncClient, Client, Prompt
+from verillm.client.handle import Handle
+from verillm.codec import encode_bundle
 from verillm.errors import (
     ConfigError,
     DeadlinePassedError,
@@ -42,18 +45,24 @@ from verillm.errors import (
     VeriLLMError,
     WorkerFailed,
 )
+from verillm.evidence import Bundle, CheckedOutput, PartyEvidence
 from verillm.hashing import keccak, sha
-from verillm.request import Quote
+from verillm.request import Quote, requests_tree
 from verillm.signing import sign, struct_hash
 from verillm.task import (
     Commitment,
     Inner,
+    ItemLeaf,
+    inference_task,
     inner_hash,
+    items_tree,
     output_hash,
     outputs_root,
+    outputs_tree,
     task_id,
 )
-from verillm.types import Hash32
+from verillm.trace import Opening
+from verillm.types import Hash32, Outcome, Reason
 
 URL = "http://scheduler.test"
 SPEC_HERE = replace(
@@ -317,12 +326,16 @@ def test_a_scheduler_of_another_contract_is_refused(
 
 
 # ── The chain's word ─────────────────────────────────────────────────────────────────────────────
-def post(far: Scripted, handle: JobHandle, outputs: tuple[int, ...]) -> Any:
+def post(
+    far: Scripted, handle: Handle, outputs: tuple[int, ...], lengths: tuple[int, int] = (3, 3)
+) -> Any:
     """What the scheduler would post for a job, with these outputs."""
     world, submission = far.world, far.submission
     assert submission is not None
     task, count = task_id(SECRET, handle.job_id, 0), len(handle.requests)
-    inner = Inner(keccak(b"task"), keccak(b"items"), count, 3, len(outputs))
+    prompt, new = lengths
+    leaf = ItemLeaf(0, prompt, new, keccak(b"trace"), output_hash(task, outputs))
+    inner = Inner(keccak(b"task"), items_tree([leaf]).root, count, prompt, new)
     commitment = Commitment(task, inner_hash(inner))
     worker, root = world.workers[0], outputs_root([output_hash(task, outputs)] * count)
     signature = sign(world.domain, commitment, worker.hot)
@@ -351,6 +364,136 @@ def test_other_outputs_than_were_streamed_are_evidence(client: Client, far: Scri
     post(far, handle, (1, 2, 3))
     with pytest.raises(EvidenceError, match="other outputs"):
         handle.verify_receipt()
+
+
+def seal(far: Scripted, handle: Handle, posting: Any, inner: Inner) -> Any:
+    """The job as the chain seals it, with whom it draws."""
+    world = far.world
+    chain = world.chain(world.client)
+    owners = chain.draw_of(posting, SECRET, beacon(chain, posting.posted_block)).owners
+    members = [next(each for each in world.workers if each.address == owner) for owner in owners]
+    inners = [keccak(b"inner %d" % k) for k in range(len(members))]
+    signatures = [
+        sign(world.domain, Commitment(task_id(SECRET, handle.job_id, k), own), member.hot)
+        for k, (own, member) in enumerate(zip(inners, members, strict=True), 1)
+    ]
+    call = world.calls.seal(posting, SECRET, inner, inners, signatures)
+    mined = world.send(world.scheduler.account, call)
+    return next(each for each in events_of(mined) if isinstance(each, Sealed)).sealing
+
+
+def show(far: Scripted, handle: Handle, outputs: tuple[int, ...], *parties: Any) -> None:
+    """The bundle that the scheduler serves, with the output that it posted."""
+    submission = far.submission
+    assert submission is not None
+    task = task_id(SECRET, handle.job_id, 0)
+    tree, asked = outputs_tree([output_hash(task, outputs)]), requests_tree(submission.requests)
+    shown = CheckedOutput(0, submission.requests[0], asked.proof(0), outputs, tree.proof(0))
+    quote = submission.quote.quote
+    bundle = Bundle(submission.job, quote, submission.signature, (shown,), parties)
+    far.bundle = encode_bundle(bundle)
+
+
+def test_a_scheduler_that_posts_another_output_than_it_streamed_is_convicted_by_its_client(
+    client: Client, far: Scripted, world: World
+) -> None:
+    handle = client.submit("hi", max_new_tokens=8)
+    handle.read()
+    posting, inner = post(far, handle, (1, 2, 3))
+    seal(far, handle, posting, inner)
+    show(far, handle, (1, 2, 3))
+    before = client.chain.account_of(world.scheduler.address).balance
+    assert handle.wait("final", within=10) is Status.FINAL
+    assert handle.proof is not None
+    assert handle.proof.name == "receiptDiffers"
+    outcome = handle.outcome()
+    assert outcome is not None
+    assert (outcome.outcome, outcome.reason) == (Outcome.REFUND, Reason.RECEIPT_DIFFERS)
+    assert before - client.chain.account_of(world.scheduler.address).balance == posting.bond
+    assert handle.prove() == handle.proof
+
+
+def test_a_scheduler_that_posts_lengths_that_nobody_asked_for_is_convicted_by_its_client(
+    client: Client, far: Scripted
+) -> None:
+    handle = client.submit("hi", max_new_tokens=8)
+    handle.read()
+    posting, inner = post(far, handle, far.output, lengths=(4, 3))
+    seal(far, handle, posting, inner)
+    leaf = ItemLeaf(
+        0, 4, 3, keccak(b"trace"), output_hash(task_id(SECRET, handle.job_id, 0), far.output)
+    )
+    opening = Opening(inner.task_hash, inner, leaf, (), (), SPEC_HERE.shape)
+    show(far, handle, far.output, party_of(far, handle, opening))
+    handle.wait("sealed", within=10)
+    assert handle.proof is not None
+    assert handle.proof.name == "leafDiffers"
+
+
+def party_of(far: Scripted, handle: Handle, opening: Opening) -> PartyEvidence:
+    """An inferencer's evidence that opens nothing but its leaf."""
+    world, submission = far.world, far.submission
+    assert submission is not None
+    task = inference_task(
+        SECRET, handle.job_id, submission.requests, world.workers[0].address, world.model,
+        handle.job.deadline, 1, 1,
+    )  # fmt: skip
+    return PartyEvidence(0, task, bytes(65), bytes(65), {0: opening})
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_power_an_honest_scheduler_is_convicted_of_nothing(
+    client: Client, far: Scripted, shown: bool
+) -> None:
+    handle = client.submit("hi", max_new_tokens=8)
+    handle.read()
+    posting, inner = post(far, handle, far.output)
+    seal(far, handle, posting, inner)
+    if shown:
+        show(far, handle, far.output)
+    handle.wait("sealed", within=10)
+    assert handle.proof is None and handle.prove() is None
+    assert f"GET {api.job_path(handle.job_id, 'bundle')}" not in far.paths
+
+
+def test_power_a_client_that_is_told_not_to_proves_nothing(far: Scripted, tmp_path: Path) -> None:
+    with client_of(far, tmp_path, proves=False) as client:
+        handle = client.submit("hi", max_new_tokens=8)
+        handle.read()
+        posting, inner = post(far, handle, (1, 2, 3))
+        seal(far, handle, posting, inner)
+        show(far, handle, (1, 2, 3))
+        assert handle.wait("sealed", within=10) is Status.SEALED
+        assert handle.proof is None
+
+
+def test_a_bundle_that_nobody_shows_is_asked_for_again(client: Client, far: Scripted) -> None:
+    handle = client.submit("hi", max_new_tokens=8)
+    handle.read()
+    posting, inner = post(far, handle, (1, 2, 3))
+    seal(far, handle, posting, inner)
+    assert handle.wait("sealed", within=10) is Status.SEALED
+    assert handle.proof is None
+    show(far, handle, (1, 2, 3))
+    assert handle.prove() is not None
+
+
+def test_coroutines_prove_too(far: Scripted, tmp_path: Path) -> None:
+    async def bought() -> str:
+        world = far.world
+        arguments = (world.net.provider, world.net.deployment, world.client)
+        options: dict[str, Any] = {"scheduler": URL, "cache": tmp_path}
+        async with AsyncClient(*arguments, transport=far.transport, **options) as client:
+            handle = await client.submit("hi", max_new_tokens=8)
+            await handle.read()
+            posting, inner = post(far, handle, (1, 2, 3))
+            seal(far, handle, posting, inner)
+            show(far, handle, (1, 2, 3))
+            found = await handle.prove()
+            assert found == handle.proof and found is not None
+            return found.name
+
+    assert asyncio.run(bought()) == "receiptDiffers"
 
 
 def test_a_receipt_by_another_key_is_refused(client: Client, far: Scripted) -> None:

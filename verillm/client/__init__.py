@@ -2,13 +2,14 @@
 
 `Client` and `AsyncClient` are one implementation: each operation is a generator of steps (ask the
 chain, talk HTTP, sleep) that one of two small drivers carries out. `flows` has the operations,
-`handle` a submitted job; what is checked before money can move is in `terms`, and what a receipt
-proves in `receipts`.
+`handle` a submitted job; what is checked before money can move is in `terms`, what a receipt
+proves in `receipts`, and what is proven against a scheduler in `proofs`.
 """
 
 from verillm.client.blocking import Client, JobHandle
 from verillm.client.coroutines import AsyncClient, AsyncJobHandle
 from verillm.client.handle import STAGES
+from verillm.client.proofs import SentProof
 from verillm.client.receipts import ReceiptCheck, Settlement
 from verillm.client.steps import MAX_FILE, UNREACHABLE, Flow, Step
 from verillm.client.terms import QUOTE_MARGIN, Prompt, Scheduler
@@ -26,6 +27,7 @@ __all__ = [
     "Prompt",
     "ReceiptCheck",
     "Scheduler",
+    "SentProof",
     "Settlement",
     "Step",
 ]

@@ -11,6 +11,7 @@ from verillm.chain.contract import DepositState, Mined, Status
 from verillm.chain.events import JobHistory
 from verillm.client.face import TIMEOUT, Face
 from verillm.client.handle import Handle
+from verillm.client.proofs import SentProof
 from verillm.client.receipts import ReceiptCheck, Settlement
 from verillm.client.steps import Ask, Close, Done, Flow, Open, Read, Sleep, Source, Step, resume
 from verillm.client.terms import Prompt, Scheduler, Terms, prompts_of
@@ -71,6 +72,15 @@ class JobHandle(Handle):
         checked: ReceiptCheck = self._run(self._verify(request))
         return checked
 
+    def prove(self) -> SentProof | None:
+        """Hold the sealed job to what was streamed; sends the proof that convicts the scheduler.
+
+        `wait` does it by itself, unless the client was made with `proves=False`. None where nothing
+        differs, or where nobody shows the posted output. Raises ChainError.
+        """
+        found: SentProof | None = self._run(self._prove())
+        return found
+
     def close(self) -> None:
         """Leave the stream; the job goes on, and `tokens` would resume it."""
         self._run(self.disconnect())
@@ -87,6 +97,8 @@ class Client(Face):
     scheduler : address of the scheduler's API, unless each `submit` names one.
     cache : folder for tokenizers; they are checked whenever they are read.
     patience : seconds without any event after which a stream is given up.
+    proves : whether `wait` sends the proof where a job was posted otherwise than streamed; it costs
+        gas, and earns at most the job's fee.
     """
 
     def __init__(self, *args: Any, transport: httpx.BaseTransport | None = None, **kw: Any) -> None:

@@ -11,6 +11,7 @@ from verillm.chain.contract import DepositState, Mined, Status
 from verillm.chain.events import JobHistory
 from verillm.client.face import TIMEOUT, Face
 from verillm.client.handle import Handle
+from verillm.client.proofs import SentProof
 from verillm.client.receipts import ReceiptCheck, Settlement
 from verillm.client.steps import Ask, Close, Done, Flow, Open, Read, Sleep, Source, Step, resume
 from verillm.client.terms import Prompt, Scheduler, Terms, prompts_of
@@ -62,6 +63,11 @@ class AsyncJobHandle(Handle):
         """As JobHandle.verify_receipt."""
         checked: ReceiptCheck = await self._run(self._verify(request))
         return checked
+
+    async def prove(self) -> SentProof | None:
+        """As JobHandle.prove."""
+        found: SentProof | None = await self._run(self._prove())
+        return found
 
     async def close(self) -> None:
         """Leave the stream; the job goes on, and `tokens` would resume it."""

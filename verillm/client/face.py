@@ -26,10 +26,11 @@ class Face:
         scheduler: str | None = None,
         cache: Path | None = None,
         patience: float = 120.0,
+        proves: bool = True,
     ) -> None:
         if isinstance(deployment, Path):
             deployment = Deployment.load(deployment)
         self.chain = Chain(rpc, deployment, account)
         self.account = account
-        self._flows = Flows(self.chain, account, scheduler, cache)
+        self._flows = Flows(self.chain, account, scheduler, cache, proves)
         self._patience = patience

@@ -35,9 +35,15 @@ class Flows:
     """Everything that a client does, for either driver."""
 
     def __init__(
-        self, chain: Chain, account: LocalAccount, scheduler: str | None, cache: Path | None
+        self,
+        chain: Chain,
+        account: LocalAccount,
+        scheduler: str | None,
+        cache: Path | None,
+        proves: bool = True,
     ) -> None:
         self.chain, self.account, self.default = chain, account, scheduler
+        self.proves = proves
         self._cache = cache or cache_folder()
         self._formats: dict[ModelId, PromptFormat] = {}
 

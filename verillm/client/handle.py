@@ -1,5 +1,6 @@
 """A submitted job: its stream, over as many connections as it takes, and its way on chain."""
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from verillm import api, sse
 from verillm.chain.contract import Status
 from verillm.chain.events import Finalized
 from verillm.client.flows import Flows
+from verillm.client.proofs import SentProof, is_suspect, prove
 from verillm.client.receipts import ReceiptCheck, Settlement, check_history, check_tokens
 from verillm.client.steps import (
     Close,
@@ -26,13 +28,15 @@ from verillm.client.steps import (
     unreachable,
 )
 from verillm.client.terms import Draft, Scheduler
-from verillm.errors import DeadlinePassedError, InputError, Timeout
+from verillm.errors import DeadlinePassedError, InputError, Timeout, VeriLLMError
 from verillm.model import ModelSpec
 from verillm.prompt import TextStream
 from verillm.request import Job, Receipt, Request
 from verillm.signing import verify
 from verillm.stream import Progress, Token
 from verillm.types import JobId
+
+log = logging.getLogger(__name__)
 
 STAGES: Final = {
     "posted": Status.POSTED,
@@ -55,6 +59,7 @@ class Handle:
         self._events: deque[sse.ServerEvent] = deque()
         self._progress = Progress(draft.job_id, draft.submission.requests, draft.spec.vocabulary)
         self._texts = [TextStream(draft.format) for _ in draft.submission.requests]
+        self._proof: SentProof | None = None
 
     @property
     def job_id(self) -> JobId:
@@ -101,6 +106,11 @@ class Handle:
     def complete(self) -> bool:
         """Whether all outputs are whole."""
         return self._progress.complete
+
+    @property
+    def proof(self) -> SentProof | None:
+        """What was proven of the scheduler: that it posted otherwise than it told us."""
+        return self._proof
 
     def text(self, request: int = 0) -> str:
         """A request's output so far, as text."""
@@ -185,9 +195,13 @@ class Handle:
         if stage not in STAGES:
             raise InputError(f"stage is one of {', '.join(STAGES)}, not {stage!r}")
         chain, deadline = self._flows.chain, time.monotonic() + within
+        seen = Status.NONE
         while True:
             state = yield from ask(lambda: chain.job_state(self.job_id))
             status = Status(state.status)
+            if status is not seen and status.has_reached(Status.SEALED) and self._flows.proves:
+                yield from self._prove_unasked()
+            seen = status
             if status.has_reached(STAGES[stage]):
                 return status
             if status is Status.NONE:
@@ -197,6 +211,26 @@ class Handle:
             if time.monotonic() > deadline:
                 raise Timeout(f"the job is not {stage} after {within:.0f} s")
             yield Sleep(poll)
+
+    def _prove_unasked(self) -> Flow[None]:
+        """Waiting goes on whatever comes of it."""
+        try:
+            yield from self._prove()
+        except VeriLLMError as error:
+            log.warning("not proven", extra={"job": self.job_id.hex(), "error": str(error)})
+
+    def _prove(self) -> Flow[SentProof | None]:
+        """Holds the sealed job to what was streamed; sends the proof where it differs."""
+        if self._proof is not None or not self.complete:
+            return self._proof
+        history = yield from self._flows.history(self.job_id)
+        receipts = self._progress.receipts
+        if is_suspect(self._draft, self.outputs, receipts, history):
+            self._proof = yield from prove(self._flows.chain, self._draft, receipts, history)
+        if self._proof is not None:
+            said = {"job": self.job_id.hex(), "proof": self._proof.name, "fact": self._proof.fact}
+            log.warning("scheduler convicted", extra=said)
+        return self._proof
 
     def _settlement(self) -> Flow[Settlement | None]:
         history = yield from self._flows.history(self.job_id)

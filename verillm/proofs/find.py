@@ -98,6 +98,7 @@ class View:
 
 def proofs(case: Case, head: ProvenHead | None = None) -> Iterator[Proof]:
     """Every proof, the clearest first; tokens only with the model's head."""
+    yield from _leaves(case)
     for view in case.views:
         yield from _bounds(case, view)
         yield from _lengths(view)
@@ -236,6 +237,23 @@ def _first_fault(output: Sequence[int], spec: ModelSpec) -> int | None:
 
 
 # ── What a scheduler signed ──────────────────────────────────────────────────────────────────────
+def _leaves(case: Case) -> Iterator[Proof]:
+    """Lengths that the scheduler posted though its client's requests have others; by no task."""
+    for shown in case.bundle.parties:
+        if shown.party != INFERENCER:
+            continue
+        for place, opening in shown.openings.items():
+            if place >= len(case.bundle.checked) or opening.inner != case.sealing.inner:
+                continue
+            asked, leaf = case.bundle.checked[place], opening.leaf
+            request = asked.request
+            own = (leaf.item, leaf.prompt_tokens) == (asked.index, len(request.tokens))
+            if not (own and 1 <= leaf.new_tokens <= request.max_new_tokens):
+                values = (asked.index, Made.of(opening), Asked.of(request, asked.path))
+                fact = " is not as long in the posted commitment as it was asked"
+                yield _by_scheduler("leafDiffers", Reason.LENGTH, asked, fact, values)
+
+
 def _task(case: Case, view: View) -> Iterator[Proof]:
     if _is_own_task(case, view) and _is_own_item(case, view):
         return

@@ -194,6 +194,15 @@ def test_a_task_that_is_not_the_requests_is_the_schedulers_fault(
     assert {each.party for each in found} == {SCHEDULER}
 
 
+def test_lengths_that_the_client_did_not_ask_for_need_no_task_to_convict_the_scheduler() -> None:
+    world = make_world(Plan(requests=2, task=on(0, lambda i: replace(i, tokens=i.tokens[:-1]))))
+    # Whoever hides the task cannot hide the leaf.
+    first, *others = world.bundle.parties
+    bundle = replace(world.bundle, parties=(replace(first, task=others[0].task), *others))
+    case = Case(bundle, world.posting, world.sealing, world.spec, builders.DOMAIN)
+    assert names(list(proofs(case))) == {("leafDiffers", SCHEDULER, Reason.LENGTH)}
+
+
 def test_a_verifiers_task_with_another_token_is_the_schedulers_fault() -> None:
     change = on(1, lambda item: replace(item, tokens=(95, *item.tokens[1:])))
     found = synthetic(Plan(requests=2, task=change))
