@@ -12,8 +12,8 @@ from verillm.chain.events import Summoned, stream
 from verillm.errors import VeriLLMError, WorkerFailed
 from verillm.records import Posting
 from verillm.types import ChecksumAddress, JobId
-from verillm_node.defend import send_all
 from verillm_node.follow import REREAD_BLOCKS
+from verillm_node.sending import send_all
 from verillm_node.threads import blocking
 from verillm_node.view import look
 from verillm_node.worker import Worker

@@ -76,6 +76,21 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DefendSettings:
+    """What a worker that watches sends unasked where what stands is against it, or is provably
+    wrong."""
+
+    prove: bool = True
+    """Send objective proofs that its evidence holds."""
+    reverify: bool = True
+    """Ask for a re-verification where more is at stake than its bond."""
+    bonds: int = 2
+    """Re-verifications under way at the same time."""
+    losses: int = 1
+    """Re-verifications that may be lost, ever, before no more is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """Everything that `verillm-node worker` needs."""
 
@@ -92,6 +107,7 @@ class WorkerSettings:
     watch: bool = True
     watch_seconds: float = 1.0
     """How often the claims of own jobs are looked at; far below the dispute window."""
+    defend: DefendSettings = DefendSettings()
     devnet: bool = False
     log_level: str = "INFO"
 
@@ -136,6 +152,9 @@ class SchedulerSettings:
     contract_wallets: bool = False
     """Serve clients whose account has code, at the risk that their signature no longer holds when
     the tokens are out and the job is to be posted: nobody pays for it then."""
+    judge_claims: bool = True
+    """Post a job that a worker claims to have done and whose tokens never came here, at our cost
+    of at most what it wants, so that a committee judges them."""
     log_level: str = "INFO"
 
 

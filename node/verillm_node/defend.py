@@ -1,37 +1,36 @@
 """What keeps claims honest: recompute, challenge what is wrong, take part in the public round.
 
 Nobody votes. A challenge is won by openings alone, so whoever recomputed a verdict from them can
-challenge without trusting, or being trusted by, anyone.
+challenge without trusting, or being trusted by, anyone. Before it come proofs, which cost nothing
+but gas; behind it, where the openings themselves are against us, a larger committee.
 """
 
-import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from eth_typing import ChecksumAddress
 
-from verillm.chain.contract import Call, Chain, Status, sender_lock, transaction_hash
+from verillm.appeal import Content
+from verillm.chain.appeals import ContentSupplied
+from verillm.chain.contract import Call, Chain, Status
+from verillm.chain.deployment import ZERO_ADDRESS
 from verillm.codec import bundle_hash, decode_bundle, decode_opening
-from verillm.errors import (
-    ChainUnreachable,
-    EvidenceError,
-    NotFound,
-    VeriLLMError,
-)
-from verillm.evidence import Bundle, PartyEvidence, gather
+from verillm.errors import EvidenceError, NotFound, VeriLLMError
+from verillm.evidence import INFERENCER, Bundle, gather
 from verillm.model import ModelSpec
-from verillm.records import Attestation, Claiming, Member, Posting, Sealing
-from verillm.signing import sign, verify
+from verillm.records import Claiming, Posting, Sealing
 from verillm.task import inner_hash, task_id
-from verillm.tokens import Head
 from verillm.trace import Opening, check_opening
-from verillm.types import Hash32, JobId, Outcome, Reason
-from verillm.verdict import judge_states, paid_mask, quorum
-from verillm_node.judging import Case, verdict_of
+from verillm.types import JobId, Outcome, Reason
+from verillm.verdict import judge_states, paid_mask
+from verillm_node import own as ours
+from verillm_node.judging import Case
 from verillm_node.link import Link
-from verillm_node.registry import Registry, hot_key_of
+from verillm_node.plead import Pleader
+from verillm_node.prosecute import Prosecutor
+from verillm_node.registry import Registry
 from verillm_node.rounds import (
     Openings,
     Round,
@@ -40,18 +39,20 @@ from verillm_node.rounds import (
     due_services,
     is_complete,
 )
+from verillm_node.sending import send_all
+from verillm_node.stakes import stand
 from verillm_node.tasks import TaskBook, TaskRecord
 from verillm_node.threads import blocking
 from verillm_node.view import View, is_forced, look
+from verillm_node.words import ATTESTED, Words
 from verillm_node.worker import Worker
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 12
-"""Calls on their way at the same time: one a block would miss the deadline."""
-MINED_SECONDS = 20.0
-ATTESTED = frozenset(range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1))
-"""Reasons that the chain cannot recompute; whoever challenges them loses its bond."""
+AGAIN_SECONDS = 5.0
+"""Between two attempts to get a bundle that its scheduler did not show."""
+_TOKENS = (Reason.MARGIN_MEAN, Reason.MARGIN_MAX, Reason.OUTSIDE_NUCLEUS)
+_MILD = (Outcome.NONE, Outcome.ACCEPT, Outcome.INCONCLUSIVE)
 
 
 # ── What the contract would say ──────────────────────────────────────────────────────────────────
@@ -78,12 +79,6 @@ def openings_of(bundle: Bundle) -> Openings:
     }
 
 
-def with_own(bundle: Bundle, party: int, own: PartyEvidence) -> Bundle:
-    """A bundle in which our own evidence stands as we know it, whatever its maker left out."""
-    others = tuple(each for each in bundle.parties if each.party != party)
-    return replace(bundle, parties=tuple(sorted((*others, own), key=lambda each: each.party)))
-
-
 # ── The public round ─────────────────────────────────────────────────────────────────────────────
 async def advance_round(chain: Chain, round_: Round) -> None:
     """Makes the calls that are due now: reveals, then comparisons, then the verdict."""
@@ -104,50 +99,6 @@ def is_ours_to_advance(view: View, operator: ChecksumAddress) -> bool:
     return concerned or 2 * view.now >= opened.timestamp + view.state.deadline
 
 
-async def send_all(chain: Chain, calls: Sequence[Call]) -> None:
-    """Sends calls, many to a block. One that is refused was made by someone else, or comes later.
-
-    Not through the outbox: what is due is read from the chain each time, so a crash loses nothing.
-    """
-    for first in range(0, len(calls), AT_ONCE):
-        await blocking(_send_batch, chain, calls[first : first + AT_ONCE])
-
-
-def _send_batch(chain: Chain, calls: Sequence[Call]) -> None:
-    sent, sender = [], chain.sender.address
-    with sender_lock(chain.deployment.chain_id, sender):
-        # Counted here and not asked for each: a server that is just mining answers too low.
-        nonce, fees = chain.nonce(sender, "pending"), chain.fees()
-        for call in calls:
-            gas = _gas_of(chain, call)
-            if gas is not None:
-                raw = chain.sign(call, nonce, gas, fees)
-                chain.broadcast(raw)
-                sent.append((call, transaction_hash(raw)))
-                nonce += 1
-    _wait_for(chain, sent)
-
-
-def _gas_of(chain: Chain, call: Call) -> int | None:
-    try:
-        return chain.estimate(call)
-    except ChainUnreachable:
-        raise
-    except VeriLLMError as error:  # the contract's word, under any of our names for it
-        log.info("round_call_refused", extra={"call": call.name, "error": str(error)})
-        return None
-
-
-def _wait_for(chain: Chain, sent: Sequence[tuple[Call, Hash32]]) -> None:
-    """Waits a while for transactions; what is not mined by then is due again."""
-    deadline = time.monotonic() + MINED_SECONDS
-    for call, transaction in sent:
-        while (found := chain.mined(transaction)) is None and time.monotonic() < deadline:
-            time.sleep(0.1)
-        gas = None if found is None else found.gas_used
-        log.info("round_call", extra={"call": call.name, "gas": gas})
-
-
 # ── A worker's watch ─────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, slots=True)
 class Watch:
@@ -159,10 +110,16 @@ class Watch:
     book: TaskBook
     registry: Registry
     link: Link
-    head: Head | None
+    words: Words
+    prosecutor: Prosecutor | None
+    pleader: Pleader
     forced_every: int = 0
     examined: set[tuple[JobId, bytes]] = field(default_factory=set)
     """Claims already looked at: job and record."""
+    searched: set[tuple[JobId, bytes | None, int]] = field(default_factory=set)
+    """Evidence already searched for proofs: job, bundle, texts on the chain."""
+    bundles: dict[JobId, tuple[float, bytes | None]] = field(default_factory=dict)
+    """Bundles of disputed jobs, and when they were asked for."""
     shown: dict[JobId, dict[tuple[int, int], Opening]] = field(default_factory=dict)
     """Openings of challenged jobs, from wherever they could be had."""
 
@@ -179,8 +136,7 @@ class Watch:
         view = await blocking(look, self.chain, job_id)
         match view.state.status:
             case Status.FINAL:
-                self.book.settled(job_id)
-                self.shown.pop(job_id, None)
+                await self._close(view)
             case Status.CLAIMED if view.is_late and is_forced(view, self.forced_every):
                 # Whoever wants its pay opens it; all but the first are refused.
                 await self._send(self.chain.calls.challenge, view)
@@ -188,13 +144,29 @@ class Watch:
                 await self._examine(view)
             case Status.CHALLENGED:
                 await self._take_part(view)
+                await self._speak(view)
             case Status.JUDGED if view.is_late and self._opened(view):
                 await self._send(self.chain.calls.settle, view)
+            case Status.JUDGED if not view.is_late:
+                await self._speak(view)
+                await self._plead(view, self._own(view), await self._kept(view))
+            case Status.REVERIFYING:
+                await self._speak(view)
+                await self._supply(view)
             case _:
                 pass
 
     async def _send(self, make: Callable[[Posting, Sealing, Claiming], Call], view: View) -> None:
         await send_all(self.chain, [make(view.posting, view.sealing, view.claiming)])
+
+    async def _close(self, view: View) -> None:
+        if self.prosecutor is not None:
+            await self.prosecutor.finish(view)
+        self.pleader.close(view)
+        self.words.forget(view.job_id)
+        self.bundles.pop(view.job_id, None)
+        self.shown.pop(view.job_id, None)
+        self.book.settled(view.job_id)
 
     # ── A claim ──────────────────────────────────────────────────────────────────────────────────
     async def _examine(self, view: View) -> None:
@@ -202,22 +174,29 @@ class Watch:
         if key in self.examined:
             return
         own, data = self._own(view), await self._bundle(view)
-        call = await self._challenge(view, own, data)
+        evidence = await blocking(self._evidence, view, own, data)
+        if await self._prove(view, own, data, evidence):
+            return  # looked at again: the proof may have been too late
+        call = await self._challenge(view, own, data, evidence)
         if call is not None:
             await send_all(self.chain, [call])
+        else:
+            await self._plead(view, own, data)
         wrong = call is not None
         extra = {"job": view.job_id, "wrong": wrong, "claimed": view.claiming.outcome.name}
         log.info("claim_examined", extra=extra)
         self.examined.add(key)
 
-    async def _challenge(self, view: View, own: TaskRecord, data: bytes | None) -> Call | None:
+    async def _challenge(
+        self, view: View, own: TaskRecord, data: bytes | None, evidence: Bundle | None
+    ) -> Call | None:
         """The challenge that a claim deserves, if any."""
         posting, sealing, claim = view.posting, view.sealing, view.claiming
-        if await self._is_wrong(view, own, data):
+        if await self._is_wrong(view, own, None if data is None else evidence):
             return self.chain.calls.challenge(posting, sealing, claim)
         if data is None or claim.outcome is not Outcome.ACCEPT or not own.party:
             return None
-        found = await self._attested_reject(view, data)
+        found = await self.words.reject(view, data)
         if found is None:
             return None
         word, signatures = found
@@ -225,59 +204,28 @@ class Watch:
             posting, sealing, claim, word.outcome, word.reason, word.bundle, signatures
         )
 
-    async def _is_wrong(self, view: View, own: TaskRecord, data: bytes | None) -> bool:
-        """Whether the contract would compute something else than the claim says."""
+    async def _is_wrong(self, view: View, own: TaskRecord, evidence: Bundle | None) -> bool:
+        """Whether the contract would compute something else than the claim says.
+
+        Who is accepted is silent: it knows its own work, and a captured committee would thank it.
+        """
         claim = view.claiming
-        if claim.reason in ATTESTED:
+        accepted = own.party == INFERENCER and claim.outcome is Outcome.ACCEPT
+        if accepted or claim.reason in ATTESTED:
             return False
         expected = None
-        if data is not None:
-            expected = await blocking(self._expected, view, own, data)
+        if evidence is not None:
+            expected = await blocking(public_verdict, evidence, self.words.case(view))
         if expected is None:
             # Nothing to recompute from. Whoever knows its own work is condemned still challenges.
-            return own.party == 0 and claim.outcome in (Outcome.SLASH, Outcome.REFUND)
+            return own.party == INFERENCER and claim.outcome in (Outcome.SLASH, Outcome.REFUND)
         return expected != (claim.outcome, claim.paid)
 
-    def _expected(self, view: View, own: TaskRecord, data: bytes) -> tuple[Outcome, int] | None:
-        bundle = self._completed(decode_bundle(data), view, own)
-        return public_verdict(bundle, self._case(view))
-
-    async def _attested_reject(
-        self, view: View, data: bytes
-    ) -> tuple[Attestation, list[bytes]] | None:
-        """What a majority of the committee signs against an acceptance that only tokens belie.
-
-        The contract cannot recompute that, so it takes the committee's word, for a refund at most.
-        """
-        verdict = await blocking(verdict_of, data, self._case(view), self.head)
-        if verdict.reason not in ATTESTED:
-            return None
-        word = Attestation(view.job_id, verdict.outcome, verdict.reason, bundle_hash(data))
-        members = view.sealing.committee
-        signatures = await asyncio.gather(*(self._word_of(each, word, data) for each in members))
-        if sum(map(bool, signatures)) < quorum(len(members)):
-            return None
-        return word, list(signatures)
-
-    async def _word_of(self, member: Member, word: Attestation, data: bytes) -> bytes:
-        """One member's signature under our verdict, empty if it has another one or is away."""
-        identity = self.worker.identity
-        if member.owner == identity.operator:
-            return sign(identity.domain, word, identity.hot)
-        try:
-            endpoint = await blocking(self.registry.endpoint, member.owner)
-            if endpoint is None:
-                return b""
-            signed = await self.link.attest(endpoint, word.job_id, data)
-            key = await blocking(hot_key_of, self.chain, member.owner)
-            verify(identity.domain, word, signed.signature, key)
-        except VeriLLMError as error:
-            log.info("no_attestation", extra={"owner": member.owner, "error": str(error)})
-            return b""
-        return signed.signature
-
     async def _bundle(self, view: View) -> bytes | None:
-        """The bytes of the bundle that the claim names, if its scheduler shows them."""
+        """The bytes of the bundle that the claim names, if its scheduler shows them.
+
+        Where nobody claimed, whatever it shows: nothing in it is believed.
+        """
         scheduler = view.posting.quote.scheduler
         endpoint = await blocking(self.registry.endpoint, scheduler)
         if endpoint is None:
@@ -288,23 +236,84 @@ class Watch:
         except VeriLLMError as error:
             log.info("bundle_missing", extra={"job": view.job_id, "error": str(error)})
             return None
-        return data if bundle_hash(data) == view.claiming.bundle else None
+        claim = view.claiming
+        any_will_do = claim.claimer == ZERO_ADDRESS
+        return data if any_will_do or bundle_hash(data) == claim.bundle else None
 
-    def _case(self, view: View) -> Case:
-        domain = self.worker.identity.domain
-        return Case(view.posting, view.sealing, self.spec, domain, view.claiming.beacon)
+    async def _kept(self, view: View) -> bytes | None:
+        """The same, asked for now and then until it is there."""
+        asked, data = self.bundles.get(view.job_id, (0.0, None))
+        if data is None and time.monotonic() >= asked + AGAIN_SECONDS:
+            data = await self._bundle(view)
+            self.bundles[view.job_id] = (time.monotonic(), data)
+        return data
 
-    def _completed(self, bundle: Bundle, view: View, own: TaskRecord) -> Bundle:
-        if own.party is None or own.commitment is None:
-            return bundle
-        mine = PartyEvidence(
-            own.party,
-            own.task,
-            own.submission.signature,
-            own.commitment.signature,
-            self._own_openings(view, own),
-        )
-        return with_own(bundle, own.party, mine)
+    # ── What we say unasked ──────────────────────────────────────────────────────────────────────
+    async def _speak(self, view: View) -> None:
+        """Proofs and the committee's word, while a dispute can hear them."""
+        own, data = self._own(view), await self._kept(view)
+        if not await self._prove(view, own, data) and own.party and data is not None:
+            await self.words.support(view, data)
+
+    async def _prove(
+        self,
+        view: View,
+        own: TaskRecord,
+        data: bytes | None,
+        evidence: Bundle | None = None,
+    ) -> bool:
+        """Whether a proof was sent; each evidence is searched once."""
+        told = len(view.history.all(ContentSupplied))
+        key = (view.job_id, None if data is None else bundle_hash(data), told)
+        if self.prosecutor is None or key in self.searched:
+            return False
+        tokens = False
+        if data is not None and own.party and view.claiming.outcome in _MILD:
+            tokens = (await self.words.verdict(view, data)).reason in _TOKENS
+        sent = False
+        if evidence is None:
+            evidence = await blocking(self._evidence, view, own, data)
+        if evidence is not None:
+            parties = ours.parties_of(self.book, view.job_id)
+            sent = await self.prosecutor.prosecute(view, evidence, parties, tokens)
+        self.searched.add(key)
+        return sent
+
+    def _evidence(self, view: View, own: TaskRecord, data: bytes | None) -> Bundle | None:
+        if data is not None:
+            bundle = decode_bundle(data)
+        else:
+            texts = self._contents(view, own, None)
+            if texts is None:
+                return None
+            bundle = ours.without_bundle(view, texts, self.spec)
+        return ours.completed(bundle, self.worker, view, self.spec, own)
+
+    async def _plead(self, view: View, own: TaskRecord, data: bytes | None) -> None:
+        """Asks for a larger committee where what stands is against us, and worth it."""
+        found, party = stand(view), own.party
+        if found is None or party is None or not self.pleader.is_due(view, party, found):
+            return
+        texts = await blocking(self._contents, view, own, data)
+        if texts is None:
+            log.warning("texts_missing", extra={"job": view.job_id})
+            return
+        await self.pleader.ask(view, party, found, texts)
+
+    async def _supply(self, view: View) -> None:
+        if not await self.pleader.lacks_contents(view):
+            return
+        data = await self._kept(view)
+        texts = await blocking(self._contents, view, self._own(view), data)
+        if texts is not None:
+            await self.pleader.supply(view, texts)
+
+    def _contents(
+        self, view: View, own: TaskRecord, data: bytes | None
+    ) -> tuple[Content, ...] | None:
+        bundle = None if data is None else decode_bundle(data)
+        made = self.worker.committed(own.task.task_id)
+        return ours.contents(view, self.spec, own, made, bundle)
 
     # ── A challenge ──────────────────────────────────────────────────────────────────────────────
     async def _take_part(self, view: View) -> None:
@@ -312,9 +321,10 @@ class Watch:
         own = self._own(view)
         shown = self.shown.get(view.job_id)
         if shown is None:
-            data = await self._bundle(view)
+            data = await self._kept(view)
             shown = {} if data is None else dict(openings_of(decode_bundle(data)))
-            shown |= {(own.party or 0, at): o for at, o in self._own_openings(view, own).items()}
+            mine = ours.openings(self.worker, view, self.spec, own)
+            shown |= {(own.party or INFERENCER, at): opening for at, opening in mine.items()}
             self.shown[view.job_id] = shown
         round_ = Round(view, self.spec, shown)
         reveals = due_reveals(self.chain.calls, round_)
@@ -361,18 +371,5 @@ class Watch:
         opened = view.history.challenged
         return opened is not None and opened.event.challenger == self.worker.identity.operator
 
-    # ── Own evidence ─────────────────────────────────────────────────────────────────────────────
     def _own(self, view: View) -> TaskRecord:
-        records = self.book.of_job(view.job_id)
-        if not records:
-            raise NotFound("no task of ours in this job")
-        return records[0]
-
-    def _own_openings(self, view: View, own: TaskRecord) -> Mapping[int, Opening]:
-        """Everything that we may have to open, by place in the checked order."""
-        checked = Round(view, self.spec, {}).checked
-        items = checked if own.party == 0 else range(len(checked))
-        return {
-            place: self.worker.open_everything(own.task.task_id, item)
-            for place, item in enumerate(items)
-        }
+        return ours.record_of(self.book, view.job_id)

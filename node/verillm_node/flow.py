@@ -118,10 +118,13 @@ class Flow:
         self.stages = {event.stage for event in events if isinstance(event, StageEvent)}
         self.accepted = any(isinstance(event, AcceptedEvent) for event in events)
         self.receipted = any(isinstance(event, ReceiptEvent) for event in events)
+        self.claimed = book.claimed(job_id)
 
     @property
     def outputs(self) -> tuple[tuple[int, ...], ...]:
-        """New tokens of every request, as the client has them."""
+        """New tokens of every request: as the client has them, or as a worker claimed them."""
+        if self.claimed is not None:
+            return self.claimed.outputs
         return tuple(tuple(tokens) for tokens in self.text.tokens)
 
     async def emit(self, *events: JobEvent, last: bool = False) -> None:

@@ -1,9 +1,11 @@
 """What a scheduler remembers: quotes (each used once), jobs, parties, every event it streamed."""
 
+import json
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Self
 
 from eth_typing import ChecksumAddress
 
@@ -28,6 +30,26 @@ class Party:
     owner: ChecksumAddress
     submission: TaskSubmission
     commitment: CommitmentEvent | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedWork:
+    """What a worker claimed on the chain of a job that was never posted."""
+
+    commitment: Hash32
+    outputs: tuple[tuple[int, ...], ...]
+
+    def to_bytes(self) -> bytes:
+        """For the store."""
+        outputs = [list(output) for output in self.outputs]
+        return json.dumps({"commitment": self.commitment.hex(), "outputs": outputs}).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """From the store."""
+        held = json.loads(data)
+        outputs = tuple(tuple(output) for output in held["outputs"])
+        return cls(Hash32(bytes.fromhex(held["commitment"])), outputs)
 
 
 class JobBook:
@@ -162,6 +184,22 @@ class JobBook:
     def drop_committee(self, job_id: JobId) -> None:
         """Forgets a committee that another draw made void."""
         self._db.run("DELETE FROM parties WHERE job_id = ? AND k > 0", job_id)
+
+    # ── Claimed by a worker ──────────────────────────────────────────────────────────────────────
+    def adopt(
+        self, job_id: JobId, party: Party, commitment: CommitmentEvent, work: ClaimedWork
+    ) -> None:
+        """Opens a job again that ended unposted, as its worker claims to have done it."""
+        with self._db.transaction():
+            self.set_party(job_id, party)
+            self.set_commitment(job_id, party.k, commitment)
+            self.set_fact(job_id, "claimed", work.to_bytes())
+            self.close(job_id, OPEN)
+
+    def claimed(self, job_id: JobId) -> ClaimedWork | None:
+        """The claim that a job is to be posted by, if any."""
+        data = self.fact(job_id, "claimed")
+        return None if data is None else ClaimedWork.from_bytes(data)
 
     # ── Events ───────────────────────────────────────────────────────────────────────────────────
     def add_events(self, job_id: JobId, after: int, events: Iterable[JobEvent]) -> None:

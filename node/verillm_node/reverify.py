@@ -6,6 +6,7 @@ there costs a lock, and so it does for the parties of the first round.
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -35,7 +36,6 @@ from verillm.chain.events import (
     stream,
 )
 from verillm.chain.rpc import data as rpc_data
-from verillm.draw import checked_requests, draw
 from verillm.errors import EvidenceError, VeriLLMError
 from verillm.head import HeadRows
 from verillm.model import ModelSpec, model_id
@@ -44,11 +44,13 @@ from verillm.task import Task
 from verillm.tokens import Generated, Head, judge_tokens, token_statistics
 from verillm.trace import CommittedTrace, Opening, open_positions
 from verillm.types import ChecksumAddress, JobId, Outcome, Reason
-from verillm_node.defend import ATTESTED, send_all
+from verillm_node.own import checked_of
 from verillm_node.rounds import Round, due_reveals, due_services
+from verillm_node.sending import send_all
 from verillm_node.tasks import TaskBook
 from verillm_node.threads import blocking
 from verillm_node.view import NO_HASH, View, look
+from verillm_node.words import ATTESTED
 from verillm_node.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -84,12 +86,6 @@ def contents(view: View) -> dict[int, Content]:
     """What the chain shows of the checked requests, by place."""
     supplied = (each.event for each in view.history.all(ContentSupplied))
     return {event.place: event.content for event in supplied}
-
-
-def checked_of(view: View, spec: ModelSpec) -> tuple[int, ...]:
-    """The checked requests in drawn order."""
-    seed = draw(view.sealing.secret, view.posting.commitment, view.sealing.beacon)
-    return checked_requests(seed, view.posting.job.requests, spec.checked_requests)
 
 
 def pairs_of(size: int, parties: int) -> frozenset[tuple[int, int]]:
@@ -240,6 +236,8 @@ class Reverifier:
             raise LookupError("no committee was convened")
         shown = contents(view)
         checked = enumerate(checked_of(view, self.spec))
+        # The engine knows this machine's clock, and the chain's may be another one.
+        left = max(0, convened.event.commit_by - view.now)
         return work(
             view.sealing.secret,
             view.job_id,
@@ -247,7 +245,7 @@ class Reverifier:
             self.worker.identity.operator,
             view.posting.quote.model_id,
             [(number, shown[place]) for place, number in checked],
-            convened.event.commit_by,
+            int(time.time()) + left,
         )
 
     # ── The round ────────────────────────────────────────────────────────────────────────────────

@@ -26,6 +26,7 @@ from verillm.errors import (
     NotFound,
     NoWorkers,
     SignatureError,
+    TransactionFailed,
     VeriLLMError,
 )
 from verillm.request import Quote
@@ -216,6 +217,13 @@ class Scheduler:
                 log.info("job_resumed", extra={"job": job_id})
                 self._drive(self._flow(job_id, submission))
 
+    def take_up(self, job_id: JobId) -> None:
+        """Goes on with a job that was opened again."""
+        submission = self.context.book.find(job_id)
+        if job_id not in self._flows and submission is not None:
+            log.info("job_taken_up", extra={"job": job_id})
+            self._drive(self._flow(job_id, submission))
+
     def _flow(self, job_id: JobId, submission: JobSubmission) -> Flow:
         nonce = self.context.book.nonce_of(submission.job.quote)
         secret = derive_secret(self._master, nonce)
@@ -275,6 +283,7 @@ class Scheduler:
             overdue=overdue,
             judged=settlement.judged(self.context, flow, view.state.record) is not None,
             deadline=min(job.deadline, quote.expiry),
+            claimed=flow.claimed is not None,
         )
 
     async def _do(self, step: Step, flow: Flow, view: View, seen: Seen) -> bool:
@@ -282,7 +291,7 @@ class Scheduler:
         match step:
             case Step.INFER:
                 return await self._infer(flow)
-            case Step.POST:
+            case Step.POST | Step.POST_CLAIMED:
                 return await self._post(flow)
             case Step.GIVE_UP:
                 return await self._fail(flow, DeadlinePassedError(flow.submission.job.deadline))
@@ -322,9 +331,15 @@ class Scheduler:
 
     async def _post(self, flow: Flow) -> bool:
         try:
-            await settlement.post(self.context, flow)
+            await (settlement.post if flow.claimed is None else settlement.post_claimed)(
+                self.context, flow
+            )
         except (ContractWallet, InputError, SignatureError) as error:  # can never be posted
             return await self._fail(flow, error)
+        except TransactionFailed as error:
+            if flow.claimed is None:
+                raise
+            return await self._fail(flow, error)  # somebody else answered the claim
         return False
 
     async def _fail(self, flow: Flow, error: VeriLLMError) -> bool:

@@ -14,6 +14,7 @@ from verillm.head import HeadRows
 from verillm.model import model_id
 from verillm_node import join
 from verillm_node.config import ModelSettings, SchedulerSettings
+from verillm_node.contests import Contests
 from verillm_node.context import Context, Offer
 from verillm_node.daemon import open_chain, open_keys, repeat, run_daemon
 from verillm_node.http import listen, serve
@@ -24,7 +25,6 @@ from verillm_node.registry import Registry
 from verillm_node.scheduler import Scheduler
 from verillm_node.scheduler_api import scheduler_app
 from verillm_node.store import Database, OutboxStore, master_secret
-from verillm_node.wages import Contests
 from verillm_node.worker import Identity
 from verillm_node.worker_main import read_spec
 
@@ -102,7 +102,7 @@ async def _serve(
         models=tuple(context.offers),
     )
     log.info("serving", extra={"url": context.settings.http.url, "operator": identity.operator})
-    contests = Contests(context.chain, identity.operator, context.book, master)
+    contests = Contests(context, master, scheduler.take_up)
     async with asyncio.TaskGroup() as loops:
         loops.create_task(repeat(CONTEST_SECONDS, contests.round, stop))
         loops.create_task(serve(scheduler_app(scheduler, info), listener, stop))

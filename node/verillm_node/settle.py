@@ -18,6 +18,7 @@ class Step(StrEnum):
 
     INFER = "infer"
     POST = "post"
+    POST_CLAIMED = "post_claimed"
     VERIFY = "verify"
     SUMMON = "summon"
     SEAL = "seal"
@@ -51,6 +52,8 @@ class Known:
     """The bundle is written and its verdict known."""
     deadline: int
     """Until when the job may be posted, chain time."""
+    claimed: bool = False
+    """A worker's claim is to be judged: by it the job is posted, whenever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ def _is_fading(seen: Seen) -> bool:
 
 
 def _unposted(known: Known, now: int) -> Step:
+    if known.claimed:
+        return Step.POST_CLAIMED
     if now >= known.deadline:
         return Step.GIVE_UP
     return Step.POST if known.inferred else Step.INFER

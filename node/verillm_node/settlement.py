@@ -20,21 +20,17 @@ from verillm.verdict import Verdict, paid_mask
 from verillm_node.bundle import collect, make_bundle, wanted_openings
 from verillm_node.committee import checked_requests
 from verillm_node.context import Context
-from verillm_node.defend import (
-    ATTESTED,
-    advance_round,
-    is_ours_to_advance,
-    openings_of,
-    send_all,
-)
+from verillm_node.defend import advance_round, is_ours_to_advance, openings_of
 from verillm_node.files import write_atomically
 from verillm_node.flow import Flow
 from verillm_node.inference import give_receipts, post_call
 from verillm_node.jobs import Party
 from verillm_node.judging import Case, verdict_of
 from verillm_node.rounds import Round, due_chunks
+from verillm_node.sending import send_all
 from verillm_node.threads import blocking
 from verillm_node.view import View
+from verillm_node.words import ATTESTED
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +43,15 @@ async def post(context: Context, flow: Flow) -> None:
     await context.check_client(flow.submission)
     await give_receipts(context, flow, party.commitment)
     call = post_call(context, flow, party, party.commitment)
+    await context.transact(flow.job_id, call, lambda: _reached(context, flow, Status.POSTED))
+
+
+async def post_claimed(context: Context, flow: Flow) -> None:
+    """Posts at our own cost what a worker claims to have done."""
+    if flow.claimed is None:
+        raise LookupError("nothing was claimed")
+    job, quote = flow.submission.job, flow.submission.quote.quote
+    call = context.chain.calls.post_claimed(job, quote, flow.claimed.commitment)
     await context.transact(flow.job_id, call, lambda: _reached(context, flow, Status.POSTED))
 
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 from verillm.errors import ConfigError
 from verillm_node.files import sync_directory, write_atomically
 
-VERSION = 2
+VERSION = 3
 _LEFTOVER_SECONDS = 600  # no write takes so long: its writer is dead
 _TABLES = """
 CREATE TABLE tasks (
@@ -44,12 +44,16 @@ CREATE TABLE events (
     PRIMARY KEY (job_id, seq)) WITHOUT ROWID;
 CREATE TABLE outbox (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE pleas (job_id BLOB PRIMARY KEY, state TEXT NOT NULL);
 """
+_PLEAS = "CREATE TABLE pleas (job_id BLOB PRIMARY KEY, state TEXT NOT NULL)"
 _SINCE = {
     1: (
         "ALTER TABLE tasks ADD COLUMN scheduler TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE tasks ADD COLUMN bond TEXT NOT NULL DEFAULT '0'",
+        _PLEAS,
     ),
+    2: (_PLEAS,),
     VERSION: (),
 }
 """What brings a store of each version to this one."""

@@ -12,11 +12,13 @@ from verillm import __version__, api
 from verillm.api import Info, TaskSubmission
 from verillm.chain.contract import Chain
 from verillm.chain.deployment import Config
+from verillm.chain.wallet import Outbox
 from verillm.engine import Engine, load_transform, open_engine
 from verillm.engine.describe import check_folder
 from verillm.errors import ConfigError, ModelMismatch
 from verillm.head import HeadRows
 from verillm.model import ModelSpec, model_id, spec_from_json
+from verillm.proofs.rivals import ProvenHead
 from verillm_node import join
 from verillm_node.admission import Serving, Standing
 from verillm_node.answer import Answering
@@ -31,19 +33,23 @@ from verillm_node.follow import Follower
 from verillm_node.http import listen, serve
 from verillm_node.keys import KeyPair
 from verillm_node.link import Link
+from verillm_node.plead import Pleader, Pleas
+from verillm_node.prosecute import Prosecutor
 from verillm_node.registry import Registry, free_stake, hot_key_of, staying_stake
 from verillm_node.reverify import Reverifier
-from verillm_node.store import Database, Traces
+from verillm_node.store import Database, OutboxStore, Traces
 from verillm_node.tasks import TaskBook, TaskRecord
 from verillm_node.threads import blocking
 from verillm_node.view import look
 from verillm_node.wages import Wages
+from verillm_node.words import Words
 from verillm_node.worker import Identity, Worker
 
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 600.0
 LINK_STALL_SECONDS = 30.0
+OUTBOX_SECONDS = 60.0
 
 
 def read_spec(path: Path) -> ModelSpec:
@@ -179,8 +185,14 @@ async def _serve(
     attest = Attester(chain, identity, spec, head, book)
     link = Link(LINK_STALL_SECONDS)
     registry = Registry(chain, terms.reserve_bps)
-    watch = Watch(chain, spec, worker, book, registry, link, head, terms.forced_every)
-
+    words = Words(chain, spec, identity, registry, link, head)
+    proven = None if head is None else ProvenHead(head)
+    defend = settings.defend
+    prosecutor = Prosecutor(chain, spec, identity.domain, proven) if defend.prove else None
+    outbox = Outbox(chain, OutboxStore(database), timeout=OUTBOX_SECONDS)
+    pleader = Pleader(chain, terms, identity.operator, Pleas(database), outbox, defend)
+    every = terms.forced_every
+    watch = Watch(chain, spec, worker, book, registry, link, words, prosecutor, pleader, every)
     reverifier = Reverifier(chain, spec, worker, book, head)
     answering = Answering(chain, worker)
     seats = await blocking(join.held_seats, chain, model_id(spec), identity.operator)

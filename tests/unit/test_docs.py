@@ -29,6 +29,7 @@ def test_the_operators_page_lists_every_error_code_with_its_status_and_remedy() 
 def test_the_operators_page_names_every_setting() -> None:
     kinds = [config.WorkerSettings, config.SchedulerSettings, config.ChainSettings]
     kinds += [config.KeySettings, config.HttpSettings, config.EngineSettings, config.ModelSettings]
+    kinds += [config.DefendSettings]
     names = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     assert names - set(re.findall(r"\w+", OPERATORS)) == set()
 

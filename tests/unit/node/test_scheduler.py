@@ -92,7 +92,7 @@ async def test_a_job_whose_client_no_longer_signs_ends(monkeypatch: pytest.Monke
     closed: list[object] = []
     book = SimpleNamespace(close=lambda *args: closed.append(args))
     scheduler = _scheduler(None, book=book)
-    assert await scheduler._post(SimpleNamespace(job_id=JOB, emit=emit))
+    assert await scheduler._post(SimpleNamespace(job_id=JOB, emit=emit, claimed=None))
     assert said[0].error.code == "contract_wallet"
     assert closed == [(JOB, FAILED)]
 

@@ -9,6 +9,7 @@ from verillm_node.settle import KEEP_BELOW, Known, Seen, Step, next_step
 DEADLINE, UNTIL = 1_000, 2_000
 NOTHING = Known(inferred=False, verified=False, overdue=False, judged=False, deadline=DEADLINE)
 INFERRED = Known(inferred=True, verified=False, overdue=False, judged=False, deadline=DEADLINE)
+CLAIMED = replace(INFERRED, claimed=True)
 OVERDUE = replace(INFERRED, overdue=True)
 VERIFIED = Known(inferred=True, verified=True, overdue=True, judged=False, deadline=DEADLINE)
 JUDGED = Known(inferred=True, verified=True, overdue=True, judged=True, deadline=DEADLINE)
@@ -21,6 +22,8 @@ JUDGED = Known(inferred=True, verified=True, overdue=True, judged=True, deadline
         (NOTHING, Status.NONE, DEADLINE, Step.GIVE_UP),
         (INFERRED, Status.NONE, DEADLINE - 1, Step.POST),
         (INFERRED, Status.NONE, DEADLINE, Step.GIVE_UP),
+        (CLAIMED, Status.NONE, DEADLINE, Step.POST_CLAIMED),
+        (CLAIMED, Status.POSTED, UNTIL - 1, Step.VERIFY),
         (INFERRED, Status.POSTED, UNTIL - 1, Step.VERIFY),
         (VERIFIED, Status.POSTED, UNTIL - 1, Step.SEAL),
         (OVERDUE, Status.POSTED, UNTIL - 1, Step.SUMMON),

@@ -10,8 +10,10 @@ import pytest
 from eth_account import Account
 
 from verillm.errors import ConfigError
+from verillm.types import Hash32, JobId
 from verillm_node.admission import Pending
 from verillm_node.files import write_atomically
+from verillm_node.plead import Plea, Pleas
 from verillm_node.store import Database, OutboxStore, Traces, master_secret
 from verillm_node.tasks import TaskBook
 
@@ -97,6 +99,21 @@ def test_a_store_of_the_first_version_is_brought_up_with_its_tasks(tmp_path: Pat
     old.close()
     database = Database(path)
     assert TaskBook(database).pending(Account.create().address, 50, 0) == Pending(7, 0)
+    assert Pleas(database).count(Plea.ASKED) == 0
+    database.close()
+
+
+def test_a_store_of_the_second_version_learns_of_pleas(tmp_path: Path) -> None:
+    database = Database(tmp_path / "store.sqlite")
+    database.run("DROP TABLE pleas")
+    database.run("PRAGMA user_version = 2")
+    database.close()
+    database = Database(tmp_path / "store.sqlite")
+    pleas, job_id = Pleas(database), JobId(Hash32(b"j" * 32))
+    pleas.open(job_id)
+    pleas.end(job_id, Plea.WON)
+    pleas.open(job_id)  # once a job, ever
+    assert (pleas.find(job_id), pleas.count(Plea.ASKED)) == (Plea.WON, 0)
     database.close()
 
 
