@@ -63,6 +63,7 @@ class Plan:
     engine: Literal["torch", "tiny"] = "torch"
     model: Path | None = None
     workers: int = 5
+    committee: int = COMMITTEE
     cheater: int = 3
     demo: bool = False
     tokens: int = 48
@@ -190,8 +191,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 # ── Setting up ───────────────────────────────────────────────────────────────────────────────────
 def _start(plan: Plan, anvil: Anvil, supervisor: Supervisor, display: Display) -> Network:
-    if plan.workers < COMMITTEE + 1:
-        raise ConfigError(f"a devnet needs at least {COMMITTEE + 1} workers")
+    if plan.workers < plan.committee + 1:
+        raise ConfigError(f"this devnet needs at least {plan.committee + 1} workers")
     model = _model(plan)
     with display.task("reading the model's weights"):
         spec = _spec(plan, model)
@@ -234,7 +235,7 @@ def _model(plan: Plan) -> Path:
 def _spec(plan: Plan, model: Path) -> ModelSpec:
     name = "tiny" if plan.engine == "tiny" else DEFAULT_MODEL
     calibrated = shipped_profile(name)
-    terms = replace(calibrated.terms, seat_stake=SEAT_STAKE, committee=COMMITTEE)
+    terms = replace(calibrated.terms, seat_stake=SEAT_STAKE, committee=plan.committee)
     spec = describe(model, calibrated.profile, name=name, terms=terms)
     _write_json(plan.folder / "spec.json", spec_to_json(spec))
     return spec

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -109,17 +110,13 @@ class Town:
 
 
 @contextlib.contextmanager
-def town(folder: Path, cheater: int = 0, workers: int = 4, terms: Config = TERMS) -> Iterator[Town]:
+def town(
+    folder: Path, cheater: int = 0, workers: int = 4, terms: Config = TERMS, **more: Any
+) -> Iterator[Town]:
     said = io.StringIO()
-    plan = Plan(
-        folder=folder,
-        engine="tiny",
-        workers=workers,
-        cheater=cheater,
-        terms=terms,
-        stall_seconds=5.0,
-        patience_seconds=10.0,
-    )
+    options: dict[str, Any] = {"engine": "tiny", "stall_seconds": 5.0, "patience_seconds": 10.0}
+    options |= more
+    plan = Plan(folder=folder, workers=workers, cheater=cheater, terms=terms, **options)
     display = Display(Console(file=said, width=200))
     with running(plan, display) as network:
         made = Town(network, said)
