@@ -1,10 +1,15 @@
 """The command line: versions, amounts, and errors that say what to do."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from verillm import __version__, cli, keystore
+from verillm.chain.command import read_spec
+from verillm.economics.command import read_terms
+from verillm.engine.describe import describe, shipped_profile
+from verillm.engine.tiny import write_folder
 from verillm.errors import (
     ChainUnreachable,
     ConfigError,
@@ -99,6 +104,28 @@ def test_a_key_is_never_overwritten_and_for_its_owner_alone(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="exists"):
         keystore.create(path, "pw", rounds=2)
     assert path.read_bytes() == before and path.stat().st_mode & 0o077 == 0
+
+
+def test_a_spec_is_the_folders_under_its_calibration_and_the_terms(tmp_path: Path) -> None:
+    folder, out = write_folder(tmp_path / "tiny"), tmp_path / "spec.json"
+    words = ["spec", str(folder), "--profile", "tiny", "--out", str(out)]
+    assert cli.main(words) == 0
+    calibrated = shipped_profile("tiny")
+    plain = describe(folder, calibrated.profile, name="tiny", terms=calibrated.terms)
+    assert read_spec(out) == plain
+    (tmp_path / "terms.toml").write_text("[situation]\nvalue = 2\n")
+    assert cli.main([*words, "--terms", str(tmp_path / "terms.toml")]) == 0
+    fixed = read_terms(tmp_path / "terms.toml")
+    assert read_spec(out) == replace(plain, committee=fixed.committee, seat_stake=fixed.seat_stake)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}"])
+def test_what_is_no_spec_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "spec.json").write_text(content)
+    with pytest.raises((ConfigError, InputError)):
+        read_spec(tmp_path / "spec.json")
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_spec(tmp_path / "other.json")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "nonsense", '{"version": 3}'])
