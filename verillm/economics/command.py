@@ -51,7 +51,7 @@ MEANING: Final = {
     "claim_bond": "units; pays the challenger of a wrong claim",
     "challenge_bond": "units; pays the openings, and deters forged tokens",
     "answer_fee": "units; repays a summoned member's answer, and no more",
-    "reverify_bond": "units; its halves' m'-th parts pay the new members' work",
+    "reverify_bond": "units; a wage of a re-verification is its 2m'-th part",
     "seal_window": "s",
     "claim_window": "s",
     "dispute_window": "s",
