@@ -84,7 +84,8 @@ class Ending:
 
     lost : did not open what they had to; their locks burn. unpaid : other members that are not
     paid, those in no largest clique; they keep their locks. bonded : the challenger had to lock a
-    bond. forced : the draw demanded the round, so its parties get the scheduler's share.
+    bond. forced : the draw demanded the round, so its parties get the scheduler's share. appealed :
+    a re-verification overturned it, and who asked for it wins what the challenger would (`second`).
     """
 
     outcome: Outcome
@@ -93,6 +94,7 @@ class Ending:
     unpaid: frozenset[int] = frozenset()
     bonded: bool = True
     forced: bool = False
+    appealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,8 @@ class Settlement:
     """What each role ends with beyond what it had, bonds and locks given back; negative: slashed.
 
     One account in several roles gets the sum. All of it together is the escrow (`total`). `finder`
-    brought a proof to the prover; who finds by a round is the claimer or the challenger.
+    brought a proof to the prover, or asked for the re-verification that overturned what stood; who
+    finds by a round is the claimer or the challenger.
     """
 
     client: int = 0
@@ -291,8 +294,8 @@ def _settle_job(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
     if ending.outcome != Outcome.SLASH:
         raise InputError(f"no job ends as {ending.outcome.name}")
     found = min(stakes.lock - verifiers, stakes.fee)
-    by_round = ending.way in (Way.OVERTURNED, Way.OPENED, Way.UNCLAIMED)
-    by_claim = ending.way in (Way.FINALIZED, Way.UPHELD)
+    by_round = ending.way in (Way.OVERTURNED, Way.OPENED, Way.UNCLAIMED) and not ending.appealed
+    by_claim = ending.way in (Way.FINALIZED, Way.UPHELD) and not ending.appealed
     return Settlement(
         client=stakes.max_fee,
         inferencer=-stakes.lock,
@@ -348,14 +351,24 @@ def _settle_bonds(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
         return _add(paid, _shared(ending, size, forfeit))
     if ending.way is Way.OVERTURNED:
         bond = terms.claim_bond
-        return Settlement(committee=nothing, claimer=-bond, challenger=bond)
+        lost = Settlement(committee=nothing, claimer=-bond)
+        return _add(lost, _won(ending, size, bond))
     if ending.way is Way.OPENED:
         burnt = (terms.claim_bond + 1) // 2
         return Settlement(committee=nothing, claimer=-burnt, burnt=burnt)
     if ending.way is not Way.UPHELD or not ending.bonded:
         return Settlement(committee=nothing)
     lost = Settlement(committee=nothing, challenger=-terms.challenge_bond)
+    if ending.appealed:
+        return _add(lost, _won(ending, size, terms.challenge_bond))
     return _add(lost, _shared(ending, size, terms.challenge_bond))
+
+
+def _won(ending: Ending, size: int, bond: int) -> Settlement:
+    """A forfeited bond, to whoever was right."""
+    if ending.appealed:
+        return Settlement(committee=(0,) * size, finder=bond)
+    return Settlement(committee=(0,) * size, challenger=bond)
 
 
 def _add(one: Settlement, other: Settlement) -> Settlement:

@@ -14,6 +14,7 @@ from tests.reference import Block, Network, Refused
 from tests.reference.ledger import DEAD
 from tests.reference.state import NO_CLAIM
 from verillm.chain import artifacts, events
+from verillm.chain.appeals import AppealPhase, AppealState
 from verillm.chain.contract import Call, Chain, Mined
 from verillm.chain.reads import (
     AccountState,
@@ -27,6 +28,7 @@ from verillm.chain.reads import (
     TaskClaimState,
 )
 from verillm.chain.reverts import decode_revert
+from verillm.records import Member
 from verillm.statistics import PairStatistics
 from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, TaskId
 
@@ -43,6 +45,7 @@ Ask = tuple[str, str, tuple[Any, ...], Any]
 _MONEY: Final = (events.Paid, events.Slashed, events.Burnt)
 _ACCOUNT: Final = [int] * 5 + [str]
 _PLACE: Final = [str, int, int, int, int, Hash32, Hash32]
+_APPEAL: Final = [AppealPhase, str, tuple[Member, ...]]
 _CLAIM: Final = [str, str, TaskId, int, int, int]
 _ROUND: Final = [JobId, *[int] * 4, tuple[int, ...]]
 
@@ -203,6 +206,9 @@ class Beside:
             yield ("VeriLLM", "jobState", (job,), JobState), ours.job_state(job)
             yield from self._rounds(ours.job_state(job).record)
             yield from self._places(job)
+            yield ("VeriLLM", "appealOf", (job,), AppealState), ours.appeal_of(job)
+            if (appeal := ours.state.appeals.get(job)) is not None:
+                yield from self._rounds(appeal.round)
 
         for claim in watched.claims:
             found = ours.task_claim_of(claim) or NO_CLAIM
@@ -262,6 +268,8 @@ def _decoded(contract: str, name: str, values: tuple[Any, ...], kind: Any, data:
         return JobState(*artifacts.decode(outputs, data, [Status, int, Hash32]))
     if kind is TaskClaimState:
         return TaskClaimState(*artifacts.decode(outputs, data, _CLAIM))
+    if kind is AppealState:
+        return AppealState(*artifacts.decode(outputs, data, _APPEAL))
     if kind is PlaceState:
         return PlaceState(*artifacts.decode(outputs, data, _PLACE))
     if kind is PairSums:

@@ -55,6 +55,7 @@ class Plan:
     """What a job looks like. By party: `wrong` states, states that are no numbers, other texts.
 
     `overdue`: the inferencer's task had its time long ago, so that it can be claimed at once.
+    `alike`: all who are wrong run one other model.
     """
 
     requests: int = 1
@@ -63,6 +64,7 @@ class Plan:
     nan: frozenset[int] = frozenset()
     other: frozenset[int] = frozenset()
     overdue: bool = False
+    alike: bool = False
 
 
 @dataclass
@@ -233,13 +235,15 @@ class Casework:
         items = []
         for number, (item, output) in enumerate(zip(task.items, outputs, strict=True)):
             tokens = (*item.tokens, *output)
-            slices, finals = self._states(plan, item.seed, len(tokens) - 1, party)
+            slices, finals = self.states(plan, item.seed, len(tokens) - 1, party)
             items.append(TraceItem(number, item.length, tokens, slices, finals))
         return commit(Trace(task_hash(task), tuple(items)), task)
 
-    def _states(self, plan: Plan, seed: bytes, count: int, party: int) -> tuple[Bits, Bits]:
+    def states(self, plan: Plan, seed: bytes, count: int, party: int) -> tuple[Bits, Bits]:
+        """What a party's model gives for some positions of an item."""
         number = int.from_bytes(seed[:4], "big")
-        rng = np.random.default_rng([number, party if party in plan.wrong else 99])
+        model = party if party in plan.wrong else 99
+        rng = np.random.default_rng([number, 98 if plan.alike and model != 99 else model])
         shape = self.spec.shape
         rows = rng.standard_normal((64, shape.layers, shape.slice_dims), np.float32)[:count]
         finals = rng.standard_normal((64, shape.hidden), np.float32)[:count]

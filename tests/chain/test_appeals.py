@@ -12,13 +12,14 @@ from tests.unit.verillm.builders import SPEC
 from verillm.appeal import appeal_draw, holds, inferencer_task, size_of
 from verillm.chain.appeals import AppealPhase, ContentSupplied, Convened
 from verillm.chain.contract import Status
-from verillm.chain.events import JobHistory, job_history
+from verillm.chain.events import JobHistory, Paid, Slashed, job_history
 from verillm.draw import draw_seats
 from verillm.errors import TransactionFailed
 from verillm.types import Outcome, Reason
 from verillm_verifier import facts
 from verillm_verifier.audit import reverified
 from verillm_verifier.errors import InconsistentChain
+from verillm_verifier.money import check_money
 
 ONE = replace(widened(SPEC, hidden=64, slice_dims=32, depth=24), committee=1)
 
@@ -123,6 +124,31 @@ def test_an_audit_finds_the_new_committee_and_its_verdict_again(world: AppealWor
     false = replace(known, history=_with_another_member(known))
     with pytest.raises(InconsistentChain, match="new committee is drawn"):
         facts.check(false)
+
+
+def test_an_audit_recomputes_the_money_of_a_reverified_job(world: AppealWorld) -> None:
+    known = _concluded(world)
+    moved = check_money(known)
+    assert moved.burnt > 0
+    assert moved.accounts[known.posting.worker] == -known.posting.lock
+
+
+def test_power_a_unit_moved_in_a_reverified_job_is_found(world: AppealWorld) -> None:
+    known = _concluded(world)
+    job, requester = known.history.job_id, world.auditor.address
+    made = (Paid(job, requester, 1), Slashed(job, known.posting.worker, 1))
+    last = known.history.events[-1]
+    told = (*known.history.events, *(replace(last, event=event) for event in made))
+    with pytest.raises(InconsistentChain, match="demands"):
+        check_money(replace(known, history=JobHistory(job, told)))
+
+
+def _concluded(world: AppealWorld) -> facts.Facts:
+    """A job whose captured committee lied, as the chain tells it at its end."""
+    world.wrong = frozenset({0, 1})
+    run = world.claim(world.seal(world.post(1)), paid=1)
+    world.appeal(run)
+    return facts.read(world.chain(world.client), world.id_of(run))
 
 
 def _with_another_member(known: facts.Facts) -> JobHistory:

@@ -16,6 +16,7 @@ from verillm.chain.anvil import dev_account
 from verillm.chain.deploy import deploy
 from verillm.chain.deployment import ZERO_ADDRESS, Config
 from verillm.chain.rpc import HttpProvider
+from verillm.model import ModelSpec
 from verillm.types import ChecksumAddress, Outcome, Reason
 
 CONFIG: Final = replace(
@@ -40,7 +41,7 @@ STAKES: Final = (10_000, 10_400, 12_000, 30_000, 30_000, 30_000)
 class Town:
     """One deployment and its reference, furnished alike."""
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, spec: ModelSpec = SMALL) -> None:
         deployment = deploy(net.provider, dev_account(0), CONFIG)
         # Hundreds of blocks in one call take long where many share a machine.
         self.provider = HttpProvider(net.anvil.url, timeout=PATIENCE)
@@ -53,7 +54,7 @@ class Town:
         self.operators = [*self.schedulers, *self.workers, self.auditor]
         self.people = [*self.clients, *self.operators]
         self.hot = {each.address: key("hot" + each.address) for each in self.operators}
-        self.work = Casework(self.beside.reference, SMALL)
+        self.work = Casework(self.beside.reference, spec)
         self._furnish()
 
     def close(self) -> None:
@@ -67,7 +68,7 @@ class Town:
         for each in (*self.people, *self.hot.values()):
             here.net.rpc("anvil_setBalance", each.address, hex(10**20))
         here.net.rpc("anvil_setBalance", self.prover, hex(10**20))
-        here.must(self.deployer.address, "register_model", SMALL)
+        here.must(self.deployer.address, "register_model", self.work.spec)
         for each in self.people:
             here.must(self.deployer.address, "mint", each.address, PURSE)
             here.must(each.address, "approve", ENDLESS)
@@ -118,7 +119,8 @@ class Town:
         self, case: Case, outcome: Outcome = Outcome.ACCEPT, reason: Reason = Reason.NONE
     ) -> Case:
         """Claim a verdict that pays everyone."""
-        values = [posted(case), sealed(case), outcome, reason, 0b111, case.bundle]
+        everyone = (1 << self.work.spec.committee) - 1
+        values = [posted(case), sealed(case), outcome, reason, everyone, case.bundle]
         said = self.beside.must(case.scheduler.address, "claim", *values)
         return self.took(case, said.events)
 
@@ -138,10 +140,10 @@ class Town:
 
 
 @contextmanager
-def inhabited(net: Net) -> Iterator[Town]:
+def inhabited(net: Net, spec: ModelSpec = SMALL) -> Iterator[Town]:
     """A town on this Anvil, gone afterwards."""
     snapshot = net.rpc("evm_snapshot")
-    town = Town(net)
+    town = Town(net, spec)
     try:
         yield town
     finally:

@@ -127,10 +127,13 @@ class Adjudicator(Summons):
         return open_by
 
     def _judged(self, record: Record) -> tuple[Judged, Reason]:
-        """What follows from a round, as soon as nobody may add to it."""
+        """What follows from a job's round, as soon as nobody may add to it."""
         posting, sealing, _ = record
-        found = self.state.rounds[record_hash(*record)]
-        spec, size = self._known(posting.quote.model_id).spec, len(sealing.committee)
+        return self._verdict(record_hash(*record), posting, len(sealing.committee))
+
+    def _verdict(self, at: Hash32, posting: Posting, size: int) -> tuple[Judged, Reason]:
+        """What the parties up to `size` say; those beyond decide nothing."""
+        found, spec = self.state.rounds[at], self._known(posting.quote.model_id).spec
         if len(found.lengths) < min(posting.job.requests, spec.checked_requests):
             require(self.now >= found.reveal_by, "DeadlineNotReached")
             return Judged(Outcome.SLASH, frozenset({0})), Reason.WITHHELD
@@ -148,7 +151,7 @@ class Adjudicator(Summons):
             require(self.now >= found.compare_by, "NotCompared")
             outcome, reason, paid = Outcome.INCONCLUSIVE, Reason.NOT_COMPARED, set(good) - {0}
         lost = {k for k, status in enumerate(statuses) if status is PartyStatus.SILENT}
-        lost |= found.non_finite
+        lost |= {party for party in found.non_finite if party <= size}
         unpaid = frozenset(range(1, size + 1)) - paid
         return Judged(outcome, frozenset(lost), unpaid), reason
 

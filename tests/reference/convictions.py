@@ -1,8 +1,8 @@
 """What objective proofs do to jobs: `Convictions` of the contracts. No proof is looked at here."""
 
 from tests.reference.adjudicator import Record
-from tests.reference.demands import Demands
-from tests.reference.state import Dispute, require
+from tests.reference.appeals import Appeals
+from tests.reference.state import NO_DISPUTE, Dispute, require
 from verillm.chain import events
 from verillm.chain.reads import Status
 from verillm.records import Claiming, Posting, Sealing, record_hash
@@ -12,7 +12,7 @@ from verillm.types import ChecksumAddress, JobId, Outcome, Reason
 SCHEDULER = 255
 
 
-class Convictions(Demands):
+class Convictions(Appeals):
     """Calls of the prover alone."""
 
     def convict(
@@ -40,10 +40,13 @@ class Convictions(Demands):
         if over:
             return self._take_after(identity, posting, sealing, party, finder)
         lost, unpaid = frozenset[int](), frozenset[int]()
-        if status in (Status.JUDGED, Status.REVERIFYING):
-            judged = self.state.disputes[identity].judged
-            assert judged is not None
+        if (judged := self.state.disputes.get(identity, NO_DISPUTE).judged) is not None:
             lost, unpaid = judged.lost, judged.unpaid
+        if status is Status.REVERIFYING:
+            appeal = self.state.appeals[identity]
+            self._unlock(appeal.requester, self.config.reverify_bond)
+            for member in appeal.committee:
+                self._unlock(member.owner, member.lock)
         self._return_bonds(identity, status, claiming)
         ending = Ending(Outcome.REFUND, Way.AT_SCHEDULER, lost, unpaid)
         if party == 0:

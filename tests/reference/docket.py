@@ -252,17 +252,15 @@ class Docket(Roster):
         identity = self._identity(posting)
         state = self.job_state(identity)
         self.state.jobs[identity] = JobState(Status.FINAL, 0, state.record)
+        self.state.outcomes[identity] = ending.outcome
         del self.state.escrows[identity]
         self.events.append(events.Finalized(identity, ending.outcome, reason))
         committee = members if sealing is None else sealing.committee
-        fee = 0 if sealing is None else sealing.fee
-        locks = tuple(member.lock for member in committee)
         self._unlock(posting.worker, posting.lock)
         self._unlock(posting.quote.scheduler, posting.bond)
         for member in committee:
             self._unlock(member.owner, member.lock)
-        held = Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
-        moved = settle(self.terms, held, ending)
+        moved = settle(self.terms, self._stakes(posting, sealing, committee), ending)
         parties = [
             (posting.worker, moved.inferencer),
             (posting.quote.scheduler, moved.scheduler),
@@ -276,6 +274,13 @@ class Docket(Roster):
         self._punish(identity, _guilty(ending))
         self._give_back(identity, posting.job.client, posting.quote.scheduler, moved.client)
         self._burn(identity, moved.burnt)
+
+    def _stakes(
+        self, posting: Posting, sealing: Sealing | None, committee: Sequence[Member]
+    ) -> Stakes:
+        fee = 0 if sealing is None else sealing.fee
+        locks = tuple(member.lock for member in committee)
+        return Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
 
     def _punish(self, identity: JobId, parties: frozenset[int]) -> None:
         if parties:

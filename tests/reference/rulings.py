@@ -6,7 +6,7 @@ from dataclasses import replace
 from tests.reference.adjudicator import Adjudicator, Record
 from tests.reference.docket import ATTESTED, CLAIMABLE
 from tests.reference.ledger import bits
-from tests.reference.state import Dispute, require
+from tests.reference.state import NO_DISPUTE, Dispute, require
 from verillm.chain import events
 from verillm.chain.deployment import ZERO_ADDRESS
 from verillm.chain.reads import JobState, Status
@@ -53,7 +53,7 @@ class Rulings(Adjudicator):
         self, identity: JobId, claiming: Claiming, reason: Reason, finder: ChecksumAddress
     ) -> None:
         """Give a round its reason, once; a verdict then has its window anew."""
-        dispute = self.state.disputes[identity]
+        dispute = self.state.disputes.get(identity, NO_DISPUTE)
         unknown = claiming.reason not in ATTESTED and dispute.reason == Reason.NONE
         require(unknown, "AlreadySupported")
         self.state.disputes[identity] = replace(dispute, reason=reason, finder=finder)

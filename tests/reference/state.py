@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import Self
 
+from verillm.chain.appeals import AppealPhase
 from verillm.chain.deployment import ZERO_ADDRESS
 from verillm.chain.reads import (
     DepositState,
@@ -13,13 +14,15 @@ from verillm.chain.reads import (
     TaskClaimState,
 )
 from verillm.model import ModelSpec
+from verillm.records import Member
 from verillm.settlement import Judged
 from verillm.statistics import PairStatistics
-from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, Reason, TaskId
+from verillm.types import ChecksumAddress, Hash32, JobId, ModelId, Outcome, Reason, TaskId
 
 NO_JOB = JobState(Status.NONE, 0, Hash32(bytes(32)))
 NO_DEPOSIT = DepositState(0, 0, 0)
 NO_SEAT = SeatState(ZERO_ADDRESS, 0, 0, 0)
+NOTHING = Hash32(bytes(32))
 NO_CLAIM = TaskClaimState(ZERO_ADDRESS, ZERO_ADDRESS, TaskId(Hash32(bytes(32))), 0, 0, 0)
 NO_PLACE = PlaceState(ZERO_ADDRESS, 0, 0, 0, 0, Hash32(bytes(32)), Hash32(bytes(32)))
 
@@ -111,6 +114,36 @@ class Dispute:
     cause: Reason = Reason.NONE
 
 
+NO_DISPUTE = Dispute(ZERO_ADDRESS)
+
+
+@dataclass(frozen=True, slots=True)
+class Appeal:
+    """A re-verification: who asked, how far it is, whom it drew, what its members say of tokens.
+
+    `block` completed the contents, and from CLOSED on the commitments; `at` and `slots` are what
+    the draw needs of the former.
+    """
+
+    requester: ChecksumAddress
+    phase: AppealPhase
+    of_claim: bool
+    supplied: int = 0
+    tokens: int = 0
+    slots: int = 0
+    at: int = 0
+    block: int = 0
+    round: Hash32 = NOTHING
+    objections: dict[int, Reason] = field(default_factory=dict)
+    committee: tuple[Member, ...] = ()
+
+    @property
+    def committed(self) -> frozenset[int]:
+        """Members, from 1, that committed to states."""
+        made = enumerate(self.committee, 1)
+        return frozenset(k for k, member in made if any(member.inner))
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """Who wants a claim's bundle in calldata, how often that was, and which chunks are there."""
@@ -169,6 +202,8 @@ class State:
     busy: dict[ChecksumAddress, int] = field(default_factory=dict)
     task_claims: dict[Hash32, TaskClaim] = field(default_factory=dict)
     disputes: dict[JobId, Dispute] = field(default_factory=dict)
+    appeals: dict[JobId, Appeal] = field(default_factory=dict)
+    outcomes: dict[JobId, Outcome] = field(default_factory=dict)
     demands: dict[JobId, Demand] = field(default_factory=dict)
     punished: dict[JobId, frozenset[int]] = field(default_factory=dict)
     rounds: dict[Hash32, Round] = field(default_factory=dict)

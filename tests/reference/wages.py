@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tests.reference.convictions import SCHEDULER, Convictions
-from tests.reference.docket import ATTESTED
 from tests.reference.state import TaskClaim, require
 from verillm.api import CommitmentEvent, TaskSubmission
 from verillm.chain import events
@@ -194,15 +193,10 @@ class Wages(Convictions):
         return same and other and self._was_accepted(identity, claiming)
 
     def _was_accepted(self, identity: JobId, claiming: Claiming | None) -> bool:
-        if claiming is None or self.job_state(identity).status is not Status.FINAL:
-            return False
-        if self.state.punished.get(identity, frozenset()) & {0, SCHEDULER}:
-            return False
-        dispute = self.state.disputes.get(identity)
-        if dispute is None or dispute.judged is None:
-            return claiming.outcome is Outcome.ACCEPT
-        by_reason = {claiming.reason, dispute.reason} & set(ATTESTED)
-        return dispute.judged.outcome is Outcome.ACCEPT and not by_reason
+        """Whether the job ended so, and nobody has been convicted of it."""
+        accepted = self.state.outcomes.get(identity) is Outcome.ACCEPT
+        convicted = self.state.punished.get(identity, frozenset()) & {0, SCHEDULER}
+        return claiming is not None and accepted and not convicted
 
     def _was_put_out(self, identity: JobId, claim: TaskClaim, posting: Posting) -> bool:
         """Whether the worker was summoned for this task, kept silent and lost its place."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import Final
 
-from verillm.chain.appeals import TokensRejected
+from verillm.chain.appeals import Concluded
 from verillm.chain.contract import Status
 from verillm.codec import bundle_hash, decode_bundle
 from verillm.errors import EvidenceError, MalformedError, SignatureError
@@ -18,7 +18,8 @@ from verillm.signing import Signed, recover
 from verillm.task import Commitment, inner_hash, task_id
 from verillm.tokens import Head
 from verillm.types import ChecksumAddress, Hash32, Outcome, Reason
-from verillm.verdict import Verdict, judge, paid_mask, quorum, refused
+from verillm.verdict import Verdict, judge, paid_mask, refused
+from verillm_verifier.again import verdict_again
 from verillm_verifier.facts import Draws, Facts, check
 from verillm_verifier.opinion import Opinion
 from verillm_verifier.round import silent, verdict_of
@@ -184,17 +185,9 @@ def reverified(facts: Facts) -> Verdict | None:
 
     None where there was none, or it said nothing: then the job ends as if it had not been.
     """
-    if facts.second is None or facts.state.status is not Status.FINAL:
+    if facts.history.first(Concluded) is None:
         return None
-    verdict = verdict_of(facts, facts.second)
-    if verdict.outcome not in (Outcome.SLASH, Outcome.REFUND):
-        size = facts.second.committee
-        words = {each.event.index: each.event.reason for each in facts.history.all(TokensRejected)}
-        mismatched = sum(facts.second.round.mismatched >> k & 1 for k in range(1, size + 1))
-        if len(words) >= quorum(size):
-            verdict = replace(verdict, outcome=Outcome.REFUND, reason=words[min(words)])
-        elif verdict.reason is Reason.TASK_MISMATCH and mismatched >= quorum(size):
-            verdict = replace(verdict, outcome=Outcome.REFUND, reason=Reason.OUTPUT_MISMATCH)
+    verdict = verdict_again(facts)
     return None if verdict.outcome is Outcome.INCONCLUSIVE else verdict
 
 

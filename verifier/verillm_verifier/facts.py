@@ -152,7 +152,8 @@ def _read(chain: Chain, history: JobHistory, state: JobState) -> Facts:
         sums = read_sums(chain, round_record(seen), seen.spec.committee)
         seen = replace(seen, sums=sums)
     if (record := second_record(seen)) is not None:
-        second = read_sums(chain, record, size_of(seen.spec.committee))
+        first = seen.spec.committee
+        second = read_sums(chain, record, size_of(first), first)
         seen = replace(seen, second=second)
     return seen
 

@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from verillm.chain.appeals import ReverificationAsked
-from verillm.chain.events import Answered, Burnt, Convened, Paid, Replaced, Slashed
+from verillm.chain import appeals
+from verillm.chain.events import Answered, Burnt, Convened, Convicted, Paid, Replaced, Slashed
 from verillm.records import Posting
-from verillm.settlement import Ending, Settlement, Stakes, Terms, Way, settle
+from verillm.second import Concluded, conclude, ending_of
+from verillm.settlement import Claim, Ending, Settlement, Stakes, Terms, Way, settle
 from verillm.types import ChecksumAddress
+from verillm_verifier.again import second_of
 from verillm_verifier.errors import InconsistentChain
 from verillm_verifier.facts import Facts
 
@@ -36,7 +38,7 @@ def check_money(facts: Facts) -> Moved:
     """The money that moved; InconsistentChain if it is not what the outcome demands.
 
     A final job's payments less its slashes are its escrow. Where no public round was held, every
-    account's share is recomputed too.
+    account's share is recomputed too, re-verified or not.
     """
     found = moved(facts)
     if facts.history.finalized is None:
@@ -55,8 +57,10 @@ def _expected(facts: Facts) -> Moved | None:
         return None
     if sealing is None and facts.history.first(Convened) is not None:
         return None  # locks of who was summoned are in no event
-    if facts.history.first(ReverificationAsked) is not None:
-        return None
+    if facts.history.first(Convicted) is not None:
+        return None  # what was free of a party after the end is in no event
+    if facts.history.first(appeals.ReverificationAsked) is not None:
+        return _again(facts)
     fee, locks = (0, ()) if sealing is None else (sealing.fee, sealing.locks)
     stakes = Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
     way, unpaid = Way.LOST, frozenset[int]()
@@ -68,6 +72,35 @@ def _expected(facts: Facts) -> Moved | None:
         unpaid = frozenset(k for k in members if not facts.claiming.paid >> (k - 1) & 1)
     ending = Ending(finalized.event.outcome, way, unpaid=unpaid)
     return _by_account(facts, posting, settle(_terms(facts), stakes, ending))
+
+
+def _again(facts: Facts) -> Moved | None:
+    """What a re-verification of a claim leaves to everyone; None where a proof ended it."""
+    asked, claiming = facts.history.first(appeals.ReverificationAsked), facts.claiming
+    sealing, concluded = facts.sealing, facts.history.first(appeals.Concluded)
+    if asked is None or claiming is None or sealing is None or concluded is None:
+        return None
+    posting, second = facts.posting, second_of(facts)
+    size = len(sealing.committee)
+    unpaid = frozenset(k for k in range(1, size + 1) if not claiming.paid >> (k - 1) & 1)
+    claim = Claim(claiming.outcome, claiming.reason, unpaid)
+    fee, locks = sealing.fee, sealing.locks
+    stakes = Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
+    ending = ending_of(claim, size, second)
+    paid = conclude(_terms(facts), stakes, facts.config.reverify_bond, ending, second)
+    return _by_account(facts, posting, paid.shares, _of_second(facts, asked.event.requester, paid))
+
+
+def _of_second(
+    facts: Facts, requester: ChecksumAddress, paid: Concluded
+) -> tuple[Counter[ChecksumAddress], int]:
+    """What moves beside the job's own money: to who asked, and to the new members."""
+    sums = Counter({requester: paid.requester + paid.shares.finder})
+    convened = facts.history.first(appeals.Convened)
+    committee = () if convened is None else convened.event.committee
+    for member, amount in zip(committee, paid.members, strict=True):
+        sums[member.owner] += amount
+    return sums, paid.burnt
 
 
 def _terms(facts: Facts) -> Terms:
@@ -83,8 +116,13 @@ def _terms(facts: Facts) -> Terms:
     )
 
 
-def _by_account(facts: Facts, posting: Posting, shares: Settlement) -> Moved:
-    sums: Counter[ChecksumAddress] = Counter()
+def _by_account(
+    facts: Facts,
+    posting: Posting,
+    shares: Settlement,
+    beside: tuple[Counter[ChecksumAddress], int] | None = None,
+) -> Moved:
+    sums, more = (Counter[ChecksumAddress](), 0) if beside is None else beside
     sums[posting.job.client] += shares.client
     sums[posting.worker] += shares.inferencer
     sums[posting.quote.scheduler] += shares.scheduler
@@ -95,7 +133,7 @@ def _by_account(facts: Facts, posting: Posting, shares: Settlement) -> Moved:
     owners = () if facts.sealing is None else facts.sealing.owners
     for owner, part in zip(owners, shares.committee, strict=False):
         sums[owner] += part
-    burnt = shares.burnt + _summoned(facts, posting, sums)
+    burnt = shares.burnt + more + _summoned(facts, posting, sums)
     return Moved({account: net for account, net in sums.items() if net}, burnt)
 
 

@@ -306,7 +306,17 @@ abstract contract Reverifications is IAppeals, Rulings {
             }
             if (reason != 0) (verdict.outcome, verdict.reason) = (Outcome.Refund, reason);
         }
+        _leaveOut(appeal, verdict);
         second.verdict = verdict;
+    }
+
+    /// @dev Where nothing was revealed nobody is late with an opening; who did not even commit is.
+    function _leaveOut(Appeal storage appeal, Verdict memory verdict) private view {
+        for (uint256 i = 0; i < appeal.committee.length; ++i) {
+            if (appeal.committee[i].inner != 0) continue;
+            verdict.paid &= ~uint8(1 << i); // at most 7
+            verdict.lost |= uint8(2 << i);
+        }
     }
 
     /// @dev The reason of the first member that rejects the tokens, if a majority does.

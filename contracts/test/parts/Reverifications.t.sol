@@ -120,6 +120,23 @@ contract ReverificationsTest is Appeal {
         _assertConserved();
     }
 
+    function test_whoDidNotCommit_losesItsLockThoughNothingIsRevealed() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        _reverify(c);
+        Case memory d = _convene(c);
+        address absent = d.parties[1].owner;
+        uint256 had = _balance(absent);
+        _recommit(d, 126); // all but the first one
+        _start(c, d);
+        pass(2 * uint256(terms.openingWindow));
+        (, uint8 reason,,) = _conclude(c);
+        assertEq(reason, VerdictLib.WITHHELD);
+        assertLe(_balance(absent), had - LOCK + 1 ether, "did not commit");
+        _assertNothingLocked();
+        _assertConserved();
+    }
+
     function test_silentInferencer_isSlashed() public {
         Case memory c = _case(1, Kind.Honest, Kind.Honest);
         _claim(c, Outcome.Accept, 0);
