@@ -210,7 +210,7 @@ abstract contract Network is Test {
             nonce: _nonce++
         });
         c.id = network.jobIdOf(c.job);
-        c.parties = new Party[](4);
+        c.parties = new Party[](1 + _spec().committee);
         c.parties[0] = _party(workers[0], requests, 0);
     }
 
@@ -297,9 +297,10 @@ abstract contract Network is Test {
         view
         returns (bytes32[] memory inners, bytes[] memory signatures)
     {
-        inners = new bytes32[](3);
-        signatures = new bytes[](3);
-        for (uint256 i = 0; i < 3; ++i) {
+        uint256 size = c.parties.length - 1;
+        inners = new bytes32[](size);
+        signatures = new bytes[](size);
+        for (uint256 i = 0; i < size; ++i) {
             inners[i] = keccak256(abi.encode(c.parties[i + 1].inner));
             signatures[i] = _signed(c.parties[i + 1], _commitment(c, i + 1));
         }
