@@ -270,6 +270,18 @@ def test_a_false_claim_of_withheld_burns_half_its_bond_and_enriches_nobody() -> 
     assert accepted.burnt == finalized.burnt + TERMS.claim_bond // 2
 
 
+def test_half_of_an_odd_bond_burns_rounded_up() -> None:
+    odd = replace(TERMS, claim_bond=501)
+    opened = settle(odd, stakes(), Ending(Outcome.ACCEPT, Way.OPENED))
+    assert (opened.claimer, opened.burnt) == (-251, 251)
+
+
+def test_a_finder_gets_no_more_than_the_committee_leaves_of_the_lock() -> None:
+    bare = Stakes(1_000, 1_000, 1_000, bond_of(1_000, 1_000), (1_000,) * 3)
+    slashed = settle(TERMS, bare, Ending(Outcome.SLASH, Way.FINALIZED))
+    assert (slashed.committee, slashed.claimer, slashed.burnt) == ((66,) * 3, 1_000 - 198, 0)
+
+
 def test_fee_is_capped_and_demands_round_up() -> None:
     assert [fee_of(3, 10, 5, cap) for cap in (44, 45, 46)] == [44, 45, 45]
     assert least_lock(3, 10_001) == 4
@@ -345,4 +357,4 @@ def test_a_convicted_scheduler_pays_who_worked_and_the_finder() -> None:
 def test_after_the_end_a_conviction_takes_what_is_free_up_to_the_lock(lock: int, free: int) -> None:
     taken = punished(stakes(), lock, free)
     assert taken.finder + taken.burnt == min(lock, free)
-    assert taken.finder <= stakes().fee
+    assert taken.finder == min(lock, free, stakes().fee)

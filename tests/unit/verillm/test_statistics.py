@@ -168,6 +168,18 @@ def test_over_counts_positions_not_cells() -> None:
     assert found.sum == 3 * (60_000 * 10**6 // 15_000)
 
 
+def test_a_distance_of_just_its_cap_is_not_over_it() -> None:
+    rng = np.random.default_rng(5)
+    x = states(rng, (4,))
+    y = States(x.positions, x.slices, x.finals ^ np.uint16(0x30))
+    apart = int(distance(x.finals, y.finals, PROFILE.layers[-1].scale)[0])
+    for cap, over in ((apart, 0), (apart - 1, 1)):
+        last = replace(PROFILE.layers[-1], cap=(cap,) * 3)
+        profile = replace(PROFILE, layers=(*PROFILE.layers[:-1], last))
+        for of in (compare, compare_one):
+            assert of([x], [y], profile, [2]).over == over
+
+
 def test_agreement_includes_both_borders_and_needs_something_compared() -> None:
     assert PairStatistics(1_600_009, 1, 2).agrees(1_600_009, 2)
     assert not PairStatistics(1_600_009, 1, 2).agrees(1_600_008, 2)

@@ -70,6 +70,14 @@ def test_one_member_within_the_slash_tier_keeps_a_reject_in_the_refund_tier() ->
     assert kind(decided(far=far)) == (Outcome.REFUND, Reason.STATES_DIFFER, ())
 
 
+def test_one_rejecting_clique_without_a_member_within_the_slash_tier_is_enough_to_slash() -> None:
+    far = alone(0) | {(1, 3): FAR, (0, 1): MIDDLE}
+    assert decided(far=far).details.cliques == ((1, 2), (2, 3))
+    assert kind(decided(far=far)) == (Outcome.SLASH, Reason.STATES_DIFFER, ())
+    far |= {(0, 2): MIDDLE}
+    assert kind(decided(far=far)) == (Outcome.REFUND, Reason.STATES_DIFFER, ())
+
+
 def test_a_lying_verifier_moves_nothing_and_is_the_suspect() -> None:
     assert kind(decided(far=alone(2))) == (Outcome.ACCEPT, Reason.NONE, (2,))
     far = alone(2) | alone(0)
