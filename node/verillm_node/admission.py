@@ -57,7 +57,18 @@ class Pending:
 
 
 def check_task(task: Task, serving: Serving) -> None:
-    """What the task alone tells: worker, model, bounds of every item. Raises `InputError`."""
+    """What the task alone tells: it can be run, and is not too long. Raises `InputError`."""
+    check_runnable(task, serving)
+    total = sum(item.length + item.max_new_tokens for item in task.items)
+    if total > serving.max_tokens:
+        raise TokensOutOfBounds(f"{total} tokens exceed the {serving.max_tokens} of one task here")
+
+
+def check_runnable(task: Task, serving: Serving) -> None:
+    """Worker, model, bounds of every item: all that a summons is held to. Raises `InputError`.
+
+    How long it is in all is no reason: items run one after the other, and silence costs a lock.
+    """
     if task.worker != serving.worker:
         raise InputError(f"this task is for worker {task.worker}, not for {serving.worker}")
     if task.model_id != serving.model_id:
@@ -66,9 +77,6 @@ def check_task(task: Task, serving: Serving) -> None:
         raise InputError("a task needs at least one item")
     for item in task.items:
         check_request(item.request, serving.context, serving.vocabulary)
-    total = sum(item.length + item.max_new_tokens for item in task.items)
-    if total > serving.max_tokens:
-        raise TokensOutOfBounds(f"{total} tokens exceed the {serving.max_tokens} of one task here")
 
 
 def check_standing(

@@ -47,7 +47,14 @@ from verillm.trace import (
     open_positions,
 )
 from verillm.types import TaskId
-from verillm_node.admission import Serving, Standing, check_fee, check_standing, check_task
+from verillm_node.admission import (
+    Serving,
+    Standing,
+    check_fee,
+    check_runnable,
+    check_standing,
+    check_task,
+)
 from verillm_node.errors import NotSealedYet, Overloaded
 from verillm_node.feed import Feed
 from verillm_node.store import Traces
@@ -130,7 +137,7 @@ class Worker:
         record = self._book.find(task.task_id)
         if record is not None and record.task_hash == task_hash(task):
             return self.stream(record)
-        check_task(task, self.serving)
+        check_runnable(task, self.serving)
         self._book.reopened(submission, task_hash(task))
         return self._start(task)
 

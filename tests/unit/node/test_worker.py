@@ -111,6 +111,16 @@ async def test_a_stream_is_resumed_after_the_last_event_seen(open_bench: OpenBen
         assert _events(rest) == whole[4:]
 
 
+async def test_a_summons_is_run_however_long_it_is_in_all(open_bench: OpenBench) -> None:
+    """The chain holds a summons to its items alone, and silence costs a lock."""
+    async with open_bench() as bench:
+        task = bench.task()
+        long = bench.signed(replace(task, items=task.items * 100))
+        assert _code(await _post(bench, long)) == "tokens_out_of_bounds"
+        events = [each[1] async for each in bench.worker.summoned(long).follow() if each]
+        assert isinstance(events[-1], CommitmentEvent)
+
+
 async def test_two_copies_of_a_task_at_once_run_once(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         submission = bench.signed(bench.task())
