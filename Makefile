@@ -15,7 +15,7 @@ CONTRACTS   := $(shell find contracts/src -name '*.sol' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install model demo build check format test test-slow vllm test-vllm bench-vllm analyse coverage coverage-contracts mutants bench certify lab lab-kept lab-live lab-game clean
+.PHONY: help install model demo build check format test test-slow vllm test-vllm bench-vllm analyse coverage coverage-contracts mutants mutants-contracts bench certify lab lab-kept lab-live lab-game clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -84,6 +84,9 @@ MUTANTS := .venv-mutants
 
 mutants: $(MUTANTS)/.ready  ## each mutant of what decides verdicts, draws and money: killed by a fast test, or explained
 	@OMP_NUM_THREADS=1 nice -n 19 $(MUTANTS)/bin/python tools/mutants.py
+
+mutants-contracts: install  ## the same for the contracts: every mutant in one build, each chosen at run time
+	@nice -n 19 $(BIN)/python tools/contract_mutants.py
 
 $(MUTANTS)/.ready: pyproject.toml
 	@"$(PYTHON)" -m venv $(MUTANTS)
