@@ -55,6 +55,19 @@ def test_a_killed_anvil_comes_back_on_its_port_with_its_state(tmp_path: Path) ->
     assert running.pid is None
 
 
+def test_old_states_are_bounded_and_lie_in_its_folder_while_it_lives_only(tmp_path: Path) -> None:
+    running = Anvil(tmp_path).start()
+    try:
+        provider = HttpProvider(running.url)
+        for _ in range(5):
+            provider.make_request("anvil_mine", ["0x190"])  # type: ignore[arg-type]
+        provider.close()
+        assert 0 < len(list((tmp_path / "states").rglob("*.json"))) <= module.PERSISTED_STATES
+    finally:
+        running.kill()
+    assert [path.name for path in tmp_path.iterdir()] == ["anvil.log"]
+
+
 def test_a_block_time_mines_without_transactions(tmp_path: Path) -> None:
     with Anvil(tmp_path, block_time=1) as running:
         deadline = time.monotonic() + 10

@@ -19,6 +19,7 @@ from verillm.errors import ConfigError, MissingTool, PortInUse
 
 START_TIMEOUT: Final = 15.0
 STOP_TIMEOUT: Final = 10.0
+PERSISTED_STATES: Final = 500  # beside as many in memory; nothing here reads older ones
 _LISTENING: Final = re.compile(r"^Listening on (\S+)$", re.MULTILINE)
 _REMEDY: Final = "run `make install`, or put Foundry's anvil on the PATH or in VERILLM_ANVIL"
 
@@ -67,7 +68,7 @@ class Anvil:
 
     Parameters
     ----------
-    folder : where `anvil.log` and, if `keep_state`, `state.json` lie.
+    folder : where `anvil.log` and, if `keep_state`, `state.json` lie; old states, while it runs.
     port : 0 takes a free one at the first start and keeps it over restarts.
     keep_state : dump the state once a second: a killed Anvil comes back at most that much older.
     block_time : seconds between blocks; None mines a block for each transaction.
@@ -109,9 +110,16 @@ class Anvil:
         """Whether its process lives: someone else may have ended it."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def _old_states(self) -> Path:
+        return self.folder / "states"
+
     def _command(self) -> list[str]:
         command = [str(find_anvil()), "--host", self.host, "--port", str(self.port)]
         command += ["--chain-id", str(self.chain_id), "--accounts", str(self._accounts)]
+        # By itself Anvil keeps thousands of states in the user's home, and a killed one leaves them.
+        command += ["--cache-path", str(self._old_states)]
+        command += ["--max-persisted-states", str(PERSISTED_STATES)]
         if self._keep_state:
             command += ["--state", str(self.folder / "state.json"), "--state-interval", "1"]
         if self._block_time is not None:
@@ -125,6 +133,7 @@ class Anvil:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.port and not _port_is_free(self.host, self.port):
             raise PortInUse(self.port)
+        self._forget_old_states()
         offset = self.log.stat().st_size if self.log.exists() else 0
         # Its own session: Ctrl-C in a terminal must reach us first, so that we stop it last.
         with self.log.open("ab") as log:
@@ -168,6 +177,7 @@ class Anvil:
             self._process.kill()
             self._process.wait()
         self._process = None
+        self._forget_old_states()
 
     def kill(self) -> None:
         """End it as a crash would."""
@@ -175,6 +185,10 @@ class Anvil:
             self._process.kill()
             self._process.wait()
             self._process = None
+            self._forget_old_states()
+
+    def _forget_old_states(self) -> None:
+        shutil.rmtree(self._old_states, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self.start()
