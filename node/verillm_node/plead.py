@@ -18,7 +18,7 @@ from verillm.chain.appeals import (
     ReverificationAsked,
     split,
 )
-from verillm.chain.contract import Chain, Status
+from verillm.chain.contract import Call, Chain, Status
 from verillm.chain.deployment import Config
 from verillm.chain.wallet import Outbox
 from verillm.errors import TransactionFailed
@@ -95,9 +95,11 @@ class Pleader:
 
     async def ask(self, view: View, party: int, found: Stand, shown: Sequence[Content]) -> None:
         """Asks for one, if the limits allow another; what was begun before is gone on with."""
+        record, first = (view.posting, view.sealing, view.claiming), split(shown)[0]
+        call = self.chain.calls.reverify(*record, first)
         known = self.pleas.find(view.job_id)
         if known is None:
-            if obstacle := await blocking(self._obstacle):
+            if obstacle := await blocking(self._obstacle, call):
                 return self._say_once(view, f"not asked for: {obstacle}")
             self.pleas.open(view.job_id)
             stake = at_stake(view, party, found, self.terms)
@@ -105,8 +107,6 @@ class Pleader:
             self._say_once(view, f"asked for: {why}, the bond is {self.terms.reverify_bond}")
         elif known is not Plea.ASKED:
             return None
-        record, first = (view.posting, view.sealing, view.claiming), split(shown)[0]
-        call = self.chain.calls.reverify(*record, first)
         try:
             # By the job alone: it is asked for once, however its contents are split.
             key = f"reverify:0x{view.job_id.hex()}"
@@ -138,7 +138,7 @@ class Pleader:
         self.pleas.end(view.job_id, plea)
         log.info("reverification", extra={"job": view.job_id, "said": plea.value})
 
-    def _obstacle(self) -> str:
+    def _obstacle(self, call: Call) -> str:
         """Why no other one may be asked for now, in words; empty if nothing is in the way."""
         lost, running = self.pleas.count(Plea.LOST), self.pleas.count(Plea.ASKED)
         bond = self.terms.reverify_bond
@@ -147,7 +147,13 @@ class Pleader:
         if running >= self.settings.bonds:
             return f"{running} are under way, defend.bonds allows no more"
         free = free_stake(self.chain.account_of(self.operator))
-        return f"the bond is {bond}, the free stake {free}" if free < bond else ""
+        if free < bond:
+            return f"the bond is {bond}, the free stake {free}"
+        try:
+            self.chain.simulate(call)
+        except TransactionFailed as error:  # such as TooFewOwners
+            return str(error)
+        return ""
 
     def _is_asked(self, job_id: JobId) -> bool:
         return self.chain.job_state(job_id).status in (Status.REVERIFYING, Status.FINAL)

@@ -276,6 +276,17 @@ def test_power_below_those_limits_it_is_asked_for(house: Make, plea: Plea, many:
     assert len(made.history().all(ReverificationAsked)) == 1
 
 
+def test_a_question_that_the_chain_would_refuse_is_no_plea(house: Make) -> None:
+    made = house(Story(cheats={0: ATTACKS["int4"]}))  # of 5 owners no 7 members can be drawn
+    claim(made, Outcome.SLASH, Reason.STATES_DIFFER, 0b111)
+    one_round(made)
+    inferencer = worker_of(made.played.posting.worker)
+    database = Database(made.home / inferencer.address / "worker.sqlite")
+    assert Pleas(database).find(made.job) is None
+    database.close()
+    assert not made.history().all(ReverificationAsked)
+
+
 @pytest.mark.slow
 def test_a_question_that_was_lost_is_remembered(house: Make) -> None:
     # A cheat's node is as sure of itself as an honest one.
