@@ -117,7 +117,7 @@ class Anvil:
     def _command(self) -> list[str]:
         command = [str(find_anvil()), "--host", self.host, "--port", str(self.port)]
         command += ["--chain-id", str(self.chain_id), "--accounts", str(self._accounts)]
-        # By itself Anvil keeps thousands of states in the user's home, and a killed one leaves them.
+        # Anvil would keep thousands of them in the home folder, and a killed one leaves them there.
         command += ["--cache-path", str(self._old_states)]
         command += ["--max-persisted-states", str(PERSISTED_STATES)]
         if self._keep_state:
