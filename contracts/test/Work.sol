@@ -147,4 +147,18 @@ abstract contract Work is Network {
             (bytes1(uint8(token >> 8)), bytes1(uint8(token)));
         }
     }
+
+    function _requestsRoot(Given memory given) internal pure returns (bytes32) {
+        bytes32[] memory leaves = new bytes32[](given.items.length);
+        for (uint256 i = 0; i < leaves.length; ++i) {
+            Item memory item = given.items[i];
+            Sampling memory how = item.sampling;
+            bytes memory asked =
+                abi.encodePacked(item.tokensRoot, item.length, item.maxNewTokens, how.temperature);
+            leaves[i] = MerkleLib.leaf(
+                MerkleLib.REQUESTS, abi.encodePacked(asked, how.topK, how.topP, how.minP)
+            );
+        }
+        return Trees.root(leaves);
+    }
 }

@@ -593,20 +593,6 @@ contract TaskClaimsTest is Work {
         _sealWith(c, scheduler);
     }
 
-    function _requestsRoot(Given memory given) private pure returns (bytes32) {
-        bytes32[] memory leaves = new bytes32[](given.items.length);
-        for (uint256 i = 0; i < leaves.length; ++i) {
-            Item memory item = given.items[i];
-            Sampling memory how = item.sampling;
-            bytes memory asked =
-                abi.encodePacked(item.tokensRoot, item.length, item.maxNewTokens, how.temperature);
-            leaves[i] = MerkleLib.leaf(
-                MerkleLib.REQUESTS, abi.encodePacked(asked, how.topK, how.topP, how.minP)
-            );
-        }
-        return Trees.root(leaves);
-    }
-
     function _outputsRoot(Made memory made) private pure returns (bytes32) {
         bytes32[] memory leaves = new bytes32[](made.leaves.length);
         for (uint256 i = 0; i < leaves.length; ++i) {
