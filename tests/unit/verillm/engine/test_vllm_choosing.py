@@ -102,6 +102,20 @@ def test_what_bounds_leave_open_is_decided_by_all_logits() -> None:
     assert 0 < head.whole < 30
 
 
+def test_a_likely_token_is_chosen_however_far_below_zero_its_noise_is() -> None:
+    """One entry has almost all mass, and of every six draws one leaves it far below its logit."""
+    head, finals = head_and_states(4.0, count=1)
+    state = from_bits(finals)[0]
+    head.rows[:] = rounded(head.rows * np.float32(0.05))
+    head.rows[7] = rounded(state * np.float32(12 / (state @ state)))
+    finals = np.repeat(finals, 200, axis=0)
+    choices = [Choice(Sampling.of(1.0), sha(bytes([n])), n) for n in range(200)]
+    exact = exact_of(head, finals)
+    found = choose_all(head, finals, rounded(exact), choices)
+    assert found == expected_of(exact, choices)
+    assert found.count(7) > 150
+
+
 def test_equal_logits_are_kept_by_the_lower_id() -> None:
     """Rows of a head that come several times tie exactly, at the edge of what is kept too."""
     head, finals = head_and_states(4.0, count=40)
