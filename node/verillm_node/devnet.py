@@ -53,6 +53,8 @@ AT_ONCE: Final = 2
 """Workers that load at the same time: more would only fight for the cores."""
 COMMITTEE: Final = 3
 DEFAULT_MODEL: Final = "smollm2-135m-instruct"
+MIXED_PROFILE: Final = "smollm2-135m-instruct-mixed"
+"""Calibrated with vLLM too; wider than the one for torch alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,7 @@ def _model(plan: Plan) -> Path:
 
 def _spec(plan: Plan, model: Path) -> ModelSpec:
     name = "tiny" if plan.engine == "tiny" else DEFAULT_MODEL
-    calibrated = shipped_profile(name)
+    calibrated = shipped_profile(MIXED_PROFILE if plan.vllm_workers else name)
     terms = replace(calibrated.terms, seat_stake=SEAT_STAKE, committee=plan.committee)
     spec = describe(model, calibrated.profile, name=name, terms=terms)
     _write_json(plan.folder / "spec.json", spec_to_json(spec))

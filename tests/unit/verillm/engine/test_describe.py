@@ -15,6 +15,7 @@ import pytest
 from verillm.engine.bits import from_bits, to_bits
 from verillm.engine.config import read_config
 from verillm.engine.describe import (
+    PROFILES,
     check_folder,
     compute_roots,
     read_profile,
@@ -25,6 +26,8 @@ from verillm.engine.weights import tensors, write
 from verillm.errors import EngineUnavailable, MalformedError, ModelMismatch, UnknownModel
 from verillm.merkle import Tree
 from verillm.model import check_profile, check_spec
+
+MODEL = "smollm2-135m-instruct"
 
 
 @pytest.fixture
@@ -136,13 +139,24 @@ def test_a_head_that_does_more_has_no_token_proof(copy: Path) -> None:
 
 
 def test_shipped_profiles_are_sound() -> None:
-    for name, layers in (("tiny", 2), ("smollm2-135m-instruct", 3)):
+    for name, layers in (("tiny", 2), (MODEL, 3), (f"{MODEL}-mixed", 3)):
         calibrated = shipped_profile(name)
         check_profile(calibrated.profile, layers)
         assert 16 <= calibrated.terms.positions <= 32
         assert calibrated.terms.committee == 3
     with pytest.raises(UnknownModel):
         shipped_profile("no such model")
+
+
+def test_the_profile_of_a_mixed_network_saw_both_engines_and_is_the_wider() -> None:
+    """The one for torch alone is the default: its certificate and its figures are of it."""
+    alone, mixed = shipped_profile(MODEL).profile, shipped_profile(f"{MODEL}-mixed").profile
+    assert mixed.mean_refund > alone.mean_refund and mixed.mean_slash > alone.mean_slash
+    assert mixed.over_refund >= alone.over_refund and mixed.over_slash >= alone.over_slash
+    runs = json.loads((PROFILES / f"{MODEL}-mixed.json").read_text())["calibration"]["states"]
+    assert {"vllm bf16 batched against bf16", "bf16 batched against vllm bf16"} <= {
+        line["group"] for line in runs
+    }
 
 
 def test_a_file_that_is_no_calibration_is_refused(tmp_path: Path) -> None:
