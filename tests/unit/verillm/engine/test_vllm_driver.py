@@ -249,7 +249,10 @@ def test_positions_from_a_cache_fail_the_task_and_no_other(make_task: MakeTask) 
 
 
 def test_rows_of_other_tokens_than_the_requests_fail_the_task(make_task: MakeTask) -> None:
+    both = threading.Event()
+
     def swap(spans: list[Span]) -> list[Span]:
+        assert both.wait(WAIT)  # else the first could be over before the second is there
         if len(spans) < 2:
             return spans
         first, second, *rest = spans
@@ -259,6 +262,7 @@ def test_rows_of_other_tokens_than_the_requests_fail_the_task(make_task: MakeTas
     futures = [
         town.driver.submit(make_task(prompt, name=prompt), lambda *_: None) for prompt in "ab"
     ]
+    both.set()
     errors = [future.exception(WAIT) for future in futures]
     assert any("other tokens" in str(error) for error in errors)
     town.driver.close()
