@@ -43,16 +43,19 @@ format: install  ## rewrite the sources in the house's format
 	$(BIN)/ruff check --fix .
 	npm run --silent format
 
-test: install build model  ## all fast tests: pytest and forge
-	$(BIN)/python -m pytest -m "not slow"
-	tools/forge test
+# Forge takes what pytest leaves of the machine; its words come last.
+define pytest-beside-forge
+@FOUNDRY_PROFILE=$(2) nice -n 15 tools/forge test >artifacts/forge-$(2).log 2>&1 & forge=$$!; \
+trap 'kill $$forge' INT TERM; \
+$(BIN)/python -m pytest -m "$(1)"; tested=$$?; \
+wait $$forge; forged=$$?; cat artifacts/forge-$(2).log; exit $$((tested | forged))
+endef
 
-# The long fuzz runs take what the processes of the slow tests leave of the machine.
+test: install build model  ## all fast tests: pytest and forge
+	$(call pytest-beside-forge,not slow,default)
+
 test-slow: install build model  ## slow tests; more fuzzing and longer invariant runs
-	@FOUNDRY_PROFILE=ci nice -n 15 tools/forge test >artifacts/forge-ci.log 2>&1 & forge=$$!; \
-	trap 'kill $$forge' INT TERM; \
-	$(BIN)/python -m pytest -m "slow and not vllm"; slow=$$?; \
-	wait $$forge; fuzzed=$$?; cat artifacts/forge-ci.log; exit $$((slow | fuzzed))
+	$(call pytest-beside-forge,slow and not vllm,ci)
 
 vllm: $(VLLM_READY)  ## vLLM in an environment of its own (2.5 GB; CPU build, Linux x86_64)
 
