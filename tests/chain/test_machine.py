@@ -58,14 +58,14 @@ def test_each_part_does_what_the_reference_says(town: Town, rules: type[Life]) -
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 def test_the_contracts_do_what_the_reference_says_for_long(town: Town) -> None:
-    live(town, Whole, max_examples=60, stateful_step_count=60)
+    live(town, Whole, max_examples=30, stateful_step_count=60)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("rules", [Silence, Labour])
 def test_each_part_does_what_the_reference_says_for_long(town: Town, rules: type[Life]) -> None:
-    live(town, rules, max_examples=40, stateful_step_count=50)
+    live(town, rules, max_examples=12, stateful_step_count=40)
 
 
 def test_a_key_that_left_its_operator_is_not_ended_by_it(town: Town) -> None:

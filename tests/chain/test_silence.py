@@ -112,7 +112,7 @@ def test_a_summoned_job_goes_as_the_reference_says(town: Town, story: Story) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=60, deadline=None, database=None)
 @given(story=stories)
 def test_a_summoned_job_goes_as_the_reference_says_at_length(town: Town, story: Story) -> None:
     check(town, story)

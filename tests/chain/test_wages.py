@@ -208,7 +208,7 @@ def test_a_claim_of_a_task_goes_as_the_reference_says(town: Town, story: Story) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-@settings(max_examples=400, deadline=None, database=None)
+@settings(max_examples=80, deadline=None, database=None)
 @given(story=stories)
 def test_a_claim_of_a_task_goes_as_the_reference_says_at_length(town: Town, story: Story) -> None:
     check(town, story)
