@@ -158,7 +158,8 @@ def members(town: Town, case: Case) -> list[LocalAccount | None]:
 def worked(town: Town, case: Case, story: Story) -> tuple[Work, LocalAccount]:
     """What is claimed, and by whom."""
     own = unposted.done(town.work, case, 0)
-    if story.party or story.silent:
+    a_members = bool(story.party) or story.silent
+    if a_members:
         party = max(1, story.party)
         task, run = case.made.get((party, party)) or town.work.member(case, party)
         own = Work(task, run, ((1, 1),) * len(task.items))
@@ -169,7 +170,7 @@ def worked(town: Town, case: Case, story: Story) -> tuple[Work, LocalAccount]:
     if story.text == "reused":
         another = town.draft(Plan(requests=2, overdue=True))
         return unposted.done_for_another(town.work, case, another, other), other
-    output = (5, 6, 7) if story.text == "other" and not story.party else None
+    output = (5, 6, 7) if story.text == "other" and not a_members else None  # a member's task has 2
     return unposted.done_by(town.work, case, own, other, output), other
 
 
