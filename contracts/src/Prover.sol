@@ -500,7 +500,9 @@ contract Prover is IProver {
         pure
         returns (bytes32 leaf)
     {
-        leaf = TaskLib.requestLeaf(asked);
+        leaf = TaskLib.requestLeaf(
+            asked.tokensRoot, asked.length, asked.maxNewTokens, asked.sampling
+        );
         bool included = MerkleLib.verify(
             posting.job.requestsRoot, leaf, request, posting.job.requests, asked.path
         );

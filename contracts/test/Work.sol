@@ -23,7 +23,8 @@ contract Hashes {
     }
 
     function request(Asked calldata value) external pure returns (bytes32) {
-        return TaskLib.requestLeaf(value);
+        return
+            TaskLib.requestLeaf(value.tokensRoot, value.length, value.maxNewTokens, value.sampling);
     }
 
     function output(bytes32 taskId, bytes calldata tokens) external pure returns (bytes32) {

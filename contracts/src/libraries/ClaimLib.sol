@@ -48,7 +48,9 @@ library ClaimLib {
     function requestsRoot(Item[] calldata items) internal pure returns (bytes32) {
         bytes32[] memory level = _level(items.length);
         for (uint256 i = 0; i < items.length; ++i) {
-            level[i] = _requestLeaf(items[i]);
+            Item calldata item = items[i];
+            level[i] =
+                TaskLib.requestLeaf(item.tokensRoot, item.length, item.maxNewTokens, item.sampling);
         }
         return MerkleLib.fold(level);
     }
@@ -65,21 +67,6 @@ library ClaimLib {
         _require(leaf.newTokens != 0 && leaf.newTokens <= item.maxNewTokens, "newTokens");
         _require(output.length == 4 * uint256(leaf.newTokens), "outputs");
         _require(leaf.outputHash == TaskLib.outputHash(taskId, output), "outputHash");
-    }
-
-    function _requestLeaf(Item calldata item) private pure returns (bytes32) {
-        return MerkleLib.leaf(
-            MerkleLib.REQUESTS,
-            abi.encodePacked(
-                item.tokensRoot,
-                item.length,
-                item.maxNewTokens,
-                item.sampling.temperature,
-                item.sampling.topK,
-                item.sampling.topP,
-                item.sampling.minP
-            )
-        );
     }
 
     function _itemsRoot(ItemLeaf[] calldata leaves) private pure returns (bytes32) {

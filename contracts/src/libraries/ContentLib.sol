@@ -51,17 +51,11 @@ library ContentLib {
     }
 
     function _requestLeaf(Content calldata content) private pure returns (bytes32) {
-        return MerkleLib.leaf(
-            MerkleLib.REQUESTS,
-            abi.encodePacked(
-                TaskLib.tokensRoot(content.salt, content.tokens),
-                uint32(content.tokens.length / 4), // calldata is far shorter
-                content.maxNewTokens,
-                content.sampling.temperature,
-                content.sampling.topK,
-                content.sampling.topP,
-                content.sampling.minP
-            )
+        return TaskLib.requestLeaf(
+            TaskLib.tokensRoot(content.salt, content.tokens),
+            uint32(content.tokens.length / 4), // calldata is far shorter
+            content.maxNewTokens,
+            content.sampling
         );
     }
 

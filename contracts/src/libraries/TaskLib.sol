@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {Asked, Entry, Item, Piece, Receipt, Sampling, Task} from "../interfaces/Types.sol";
+import {Entry, Item, Piece, Receipt, Sampling, Task} from "../interfaces/Types.sol";
 import {MerkleLib} from "./MerkleLib.sol";
 
 /// @notice Tasks, items and tokens as they are hashed (docs/protocol.md §2, §3).
@@ -51,14 +51,18 @@ library TaskLib {
         return keccak256(abi.encode(RECEIPT_TYPEHASH, receipt));
     }
 
-    function requestLeaf(Asked calldata asked) internal pure returns (bytes32) {
-        Sampling calldata sampling = asked.sampling;
+    function requestLeaf(
+        bytes32 root,
+        uint32 length,
+        uint32 maxNewTokens,
+        Sampling calldata sampling
+    ) internal pure returns (bytes32) {
         return MerkleLib.leaf(
             MerkleLib.REQUESTS,
             abi.encodePacked(
-                asked.tokensRoot,
-                asked.length,
-                asked.maxNewTokens,
+                root,
+                length,
+                maxNewTokens,
                 sampling.temperature,
                 sampling.topK,
                 sampling.topP,

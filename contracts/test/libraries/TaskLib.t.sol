@@ -21,7 +21,8 @@ contract TaskCalls {
     }
 
     function requestLeaf(Asked calldata asked) external pure returns (bytes32) {
-        return TaskLib.requestLeaf(asked);
+        return
+            TaskLib.requestLeaf(asked.tokensRoot, asked.length, asked.maxNewTokens, asked.sampling);
     }
 
     function entryLeaf(bytes32 taskHash, uint32 item, Entry calldata entry)
