@@ -11,7 +11,7 @@ from collections.abc import Callable
 from verillm.api import CommitmentEvent, TokenEvent
 from verillm.chain.contract import Call, Status
 from verillm.chain.events import TaskClaimed, stream
-from verillm.errors import VeriLLMError, WorkerFailed
+from verillm.errors import WorkerFailed
 from verillm.hashing import tokens_of
 from verillm.proofs.shown import HashedTask
 from verillm.records import Sealing
@@ -85,12 +85,10 @@ class Contests:
 
     def _holds(self, event: TaskClaimed, call: Call) -> bool:
         """Whether the contract takes it now; a job that is not final may say more later."""
-        try:
-            self._context.chain.simulate(call)
-        except VeriLLMError as error:
-            self._say(event, f"not answered: {error}")
-            return False
-        return True
+        refusal = self._context.chain.refusal(call)
+        if refusal is not None:
+            self._say(event, f"not answered: {refusal}")
+        return refusal is None
 
     def _say(self, event: TaskClaimed, said: str) -> None:
         if (event.commitment, said) not in self._said:

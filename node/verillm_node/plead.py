@@ -149,11 +149,8 @@ class Pleader:
         free = free_stake(self.chain.account_of(self.operator))
         if free < bond:
             return f"the bond is {bond}, the free stake {free}"
-        try:
-            self.chain.simulate(call)
-        except TransactionFailed as error:  # such as TooFewOwners
-            return str(error)
-        return ""
+        refusal = self.chain.refusal(call)  # such as TooFewOwners
+        return "" if refusal is None else str(refusal)
 
     def _is_asked(self, job_id: JobId) -> bool:
         return self.chain.job_state(job_id).status in (Status.REVERIFYING, Status.FINAL)

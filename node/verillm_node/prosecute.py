@@ -7,7 +7,6 @@ import logging
 from dataclasses import dataclass, field
 
 from verillm.chain.contract import Call, Chain
-from verillm.errors import ChainUnreachable, VeriLLMError
 from verillm.evidence import INFERENCER, Bundle
 from verillm.model import ModelSpec
 from verillm.proofs.find import SCHEDULER, Case, Proof, proofs
@@ -81,11 +80,7 @@ class Prosecutor:
         return self.chain.calls.prove(view.posting, view.sealing, view.claiming, proof)
 
     def _holds(self, view: View, proof: Proof) -> bool:
-        try:
-            self.chain.simulate(self._call(view, proof))
-        except ChainUnreachable:
-            raise
-        except VeriLLMError as error:
-            log.info("proof_refused", extra={"proof": proof.name, "error": str(error)})
-            return False
-        return True
+        refusal = self.chain.refusal(self._call(view, proof))
+        if refusal is not None:
+            log.info("proof_refused", extra={"proof": proof.name, "error": str(refusal)})
+        return refusal is None

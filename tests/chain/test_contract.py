@@ -386,6 +386,17 @@ def test_an_absent_server_is_unreachable_with_a_remedy(net: Net) -> None:
     assert failed.value.remedy
 
 
+def test_a_refusal_is_the_contracts_word_and_no_servers_silence(chain: Chain, net: Net) -> None:
+    latest = chain.block().number
+    assert chain.refusal(chain.calls.keep(latest - 1)) is None
+    assert isinstance(chain.refusal(chain.calls.keep(latest + 10)), BeaconLost)
+    assert isinstance(chain.refusal(chain.calls.withdraw_stake()), TransactionFailed)
+    absent = Chain("http://127.0.0.1:9", net.deployment, chain.account)
+    with pytest.raises(ChainUnreachable):
+        absent.refusal(chain.calls.withdraw_stake())
+    absent.close()
+
+
 def test_web3s_own_provider_serves_as_well(net: Net) -> None:
     provider = HTTPProvider(net.anvil.url)
     assert Chain(provider, net.deployment).config() == net.chain(dev_account(0)).config()

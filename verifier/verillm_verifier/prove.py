@@ -13,7 +13,7 @@ from verillm.chain.calls import Call
 from verillm.chain.contract import Chain
 from verillm.chain.deployment import ZERO_ADDRESS
 from verillm.codec import decode_bundle
-from verillm.errors import InputError, VeriLLMError
+from verillm.errors import InputError
 from verillm.head import HeadRows
 from verillm.proofs.find import SCHEDULER, Case, Proof, proofs, receipt_proof
 from verillm.proofs.rivals import ProvenHead
@@ -99,11 +99,8 @@ def attempt(chain: Chain, facts: Facts, proof: Proof, sender: ChecksumAddress) -
     if sealing is None:
         raise InputError("a job that is not sealed has nothing to prove")
     call = chain.calls.prove(facts.posting, sealing, round_claim(facts), proof)
-    try:
-        chain.simulate(call, sender)
-    except VeriLLMError as error:
-        return Tried(proof, call, f"refused: {error}")
-    return Tried(proof, call, "")
+    refusal = chain.refusal(call, sender)
+    return Tried(proof, call, "" if refusal is None else f"refused: {refusal}")
 
 
 def prove(chain: Chain, facts: Facts, found: Iterator[Proof], send: bool) -> Iterator[Tried]:

@@ -31,7 +31,7 @@ from verillm.chain.reads import (
 )
 from verillm.chain.reverts import explain, is_known, is_underpriced
 from verillm.chain.server import LOG_RANGE, MAX_LOGS, Block, Log, parse_address, parse_log
-from verillm.errors import MalformedError, Timeout
+from verillm.errors import ChainUnreachable, MalformedError, Timeout, VeriLLMError
 from verillm.hashing import keccak
 from verillm.types import Hash32
 
@@ -138,6 +138,19 @@ class Chain(Reads):
     ) -> bytes:
         """What the call would answer now; raises what it would revert with."""
         return self._answer(call, sender or self.sender.address, block)
+
+    def refusal(self, call: Call, sender: ChecksumAddress | None = None) -> VeriLLMError | None:
+        """What the contract would refuse the call with now; None if it takes it.
+
+        Raises ChainUnreachable: a server that is gone says nothing of the call.
+        """
+        try:
+            self.simulate(call, sender)
+        except ChainUnreachable:
+            raise
+        except VeriLLMError as error:  # the contract's word, under any of our names for it
+            return error
+        return None
 
     def sign(self, call: Call, nonce: int, gas: int, fees: Fees) -> bytes:
         """The raw signed transaction."""

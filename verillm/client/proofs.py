@@ -17,7 +17,7 @@ from verillm.client.steps import Flow, ask, fetch
 from verillm.client.terms import Draft
 from verillm.codec import decode_bundle
 from verillm.draw import checked_requests, draw
-from verillm.errors import ChainUnreachable, MalformedError, RemoteError, VeriLLMError
+from verillm.errors import MalformedError, RemoteError
 from verillm.evidence import Bundle, CheckedOutput
 from verillm.proofs.find import SCHEDULER, Case, Proof, proofs, receipt_proof
 from verillm.records import Claiming
@@ -147,11 +147,7 @@ def _claiming(history: JobHistory) -> Claiming:
 
 
 def _holds(chain: Chain, call: Call) -> bool:
-    try:
-        chain.simulate(call)
-    except ChainUnreachable:
-        raise
-    except VeriLLMError as error:
-        log.info("proof refused", extra={"proof": call.name, "error": str(error)})
-        return False
-    return True
+    refusal = chain.refusal(call)
+    if refusal is not None:
+        log.info("proof refused", extra={"proof": call.name, "error": str(refusal)})
+    return refusal is None
