@@ -278,3 +278,23 @@ def test_cliques_whose_states_judge_the_tokens_otherwise_are_divided(evidence: E
     assert kind(one) == (Outcome.INCONCLUSIVE, Reason.DIVIDED)
     none = judge(with_finals(split, {2: None}), head())
     assert kind(none) == (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)
+
+
+def test_a_liar_is_named_though_the_tokens_cannot_be_judged(evidence: Evidence) -> None:
+    parties = list(evidence.parties)
+    states = parties[2].states
+    assert states is not None
+    far = tuple(
+        replace(each, slices=each.slices ^ 0x100, finals=each.finals ^ 0x100) for each in states
+    )
+    parties[2] = replace(parties[2], states=far)
+    verdict = judge(with_finals(replace(evidence, parties=tuple(parties)), {3: None}), head())
+    assert kind(verdict) == (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)
+    assert verdict.suspects == (2,)
+
+
+def test_tokens_are_judged_by_a_quorum_of_all_members_drawn(evidence: Evidence) -> None:
+    four = replace(evidence, parties=(*evidence.parties, evidence.parties[3]))
+    assert judge(with_finals(four, {3: None}), head()).accepted
+    few = judge(with_finals(four, {3: None, 4: None}), head())
+    assert kind(few) == (Outcome.INCONCLUSIVE, Reason.EVIDENCE_MISSING)
