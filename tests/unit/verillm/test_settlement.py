@@ -261,6 +261,12 @@ def test_a_claim_is_wrong_where_it_pays_the_wrong_members(
     assert ending.way is (Way.UPHELD if right else Way.OVERTURNED)
 
 
+@pytest.mark.parametrize("claim", [None, Claim(Outcome.ACCEPT, Reason.NONE, some(3)), ACCEPTED])
+def test_who_lost_and_who_is_not_paid_is_what_the_round_saw(claim: Claim | None) -> None:
+    ending = adjudicate(claim, Judged(Outcome.ACCEPT, some(2), some(3)))
+    assert (ending.lost, ending.unpaid) == (some(2), some(3))
+
+
 def test_a_false_claim_of_withheld_burns_half_its_bond_and_enriches_nobody() -> None:
     opened = end(Outcome.SLASH, Way.OPENED)
     assert (opened.claimer, opened.challenger) == (-(TERMS.claim_bond // 2), 1_001)
