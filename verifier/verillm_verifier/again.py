@@ -14,7 +14,7 @@ from verillm.verdict import PartyStatus, Verdict, paid_mask, quorum
 from verillm_verifier.facts import Facts
 from verillm_verifier.round import Sums, is_revealed, statistics_of, statuses_of, verdict_of
 
-_UNJUDGED = (Outcome.SLASH, Outcome.REFUND)
+_REJECTED = (Outcome.SLASH, Outcome.REFUND)
 
 
 def verdict_again(facts: Facts) -> Verdict:
@@ -24,7 +24,7 @@ def verdict_again(facts: Facts) -> Verdict:
         outcome = Outcome.INCONCLUSIVE if said is Reason.NONE else Outcome.REFUND
         return Verdict(outcome, said or Reason.NOT_COMPARED)
     verdict = verdict_of(facts, sums)
-    if verdict.outcome in _UNJUDGED:
+    if verdict.outcome in _REJECTED:
         return verdict
     words = {
         each.event.index: each.event.reason for each in facts.history.all(appeals.TokensRejected)
