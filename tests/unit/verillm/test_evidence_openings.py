@@ -284,8 +284,9 @@ def test_a_liar_is_named_though_the_tokens_cannot_be_judged(evidence: Evidence) 
     parties = list(evidence.parties)
     states = parties[2].states
     assert states is not None
+    flip = np.uint16(0x100)
     far = tuple(
-        replace(each, slices=each.slices ^ 0x100, finals=each.finals ^ 0x100) for each in states
+        replace(each, slices=each.slices ^ flip, finals=each.finals ^ flip) for each in states
     )
     parties[2] = replace(parties[2], states=far)
     verdict = judge(with_finals(replace(evidence, parties=tuple(parties)), {3: None}), head())
