@@ -20,7 +20,7 @@ import numpy as np
 
 from verillm.engine.sampler import G_MAX, choose
 from verillm.engine.vllm.head import Head, margin
-from verillm.engine.vllm.noise import draw_all
+from verillm.engine.vllm.noise import words_above, words_at
 from verillm.engine.vllm.nucleus import Doubles, Nucleus, around, around_but
 from verillm.errors import NonFiniteLogits
 from verillm.request import Sampling
@@ -123,13 +123,13 @@ def _pool(row: Row) -> Pool:
         ids = np.flatnonzero(logits >= row.best - 2 * row.widest)
         return Pool(ids, np.zeros(len(ids), np.float32))
     temperature = np.float32(factor)
-    drawn = draw_all(row.choice.seed, row.choice.position, len(logits))
+    stream = row.choice.seed, row.choice.position
     likely = np.flatnonzero(logits >= row.best - LIKELY * factor)[:FIRST_LOOK]
-    reached = _reached(row, likely, temperature * gumbel(drawn[likely]))
+    reached = _reached(row, likely, temperature * gumbel(words_at(*stream, likely)))
     least = _least_word((reached - row.best - row.widest) / factor)
     near = max(row.perhaps, reached - row.widest - factor * float(G_MAX))
-    ids = np.flatnonzero((logits >= near) & (drawn >= least))
-    noise = temperature * gumbel(drawn[ids])
+    ids, drawn = words_above(*stream, logits, near, least)
+    noise = temperature * gumbel(drawn)
     reached = max(reached, _reached(row, ids, noise))
     close = logits[ids] + margin(logits[ids], row.sums) + noise + ADDING >= reached
     return Pool(ids[close], noise[close])

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from verillm.engine.bits import from_bits, rounded, to_bits
 from verillm.engine.vllm.choosing import Choice, choose_batch
 from verillm.engine.vllm.head import LEAST_SHARE, HeadRows, measure_slack
-from verillm.engine.vllm.noise import draw_all
+from verillm.engine.vllm.noise import words_above, words_at
 from verillm.errors import ModelNotTraceable, NonFiniteLogits
 from verillm.hashing import sha
 from verillm.request import Sampling
@@ -155,10 +155,22 @@ def test_a_clear_nucleus_needs_few_exact_logits() -> None:
     assert head.whole == 0 and head.picked < 6 * 20
 
 
-@given(st.binary(min_size=32, max_size=32), st.integers(0, 2**32 - 1), st.integers(1, 99))
-def test_all_words_are_the_references(seed: bytes, position: int, vocabulary: int) -> None:
-    drawn = draw_all(Hash32(seed), position, vocabulary)
-    assert np.array_equal(drawn, words(Hash32(seed), position, np.arange(vocabulary)))
+@given(
+    seed=st.binary(min_size=32, max_size=32),
+    position=st.integers(0, 2**32 - 1),
+    logits=st.lists(st.floats(-4, 4, width=32), min_size=1, max_size=99),
+    near=st.floats(-4, 4, width=32),
+    least=st.integers(0, 2**32 - 1),
+)
+def test_words_are_the_references(
+    seed: bytes, position: int, logits: list[float], near: float, least: int
+) -> None:
+    drawn = words(Hash32(seed), position, np.arange(len(logits)))
+    own = np.array(logits, np.float32)
+    ids, found = words_above(Hash32(seed), position, own, near, np.uint32(least))
+    assert ids.tolist() == np.flatnonzero((own >= near) & (drawn >= least)).tolist()
+    assert np.array_equal(found, drawn[ids])
+    assert np.array_equal(words_at(Hash32(seed), position, ids), drawn[ids])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
