@@ -89,7 +89,7 @@ mutants: $(MUTANTS)/.ready  ## each mutant of what decides verdicts, draws and m
 	@OMP_NUM_THREADS=1 nice -n 19 $(MUTANTS)/bin/python tools/mutants.py
 
 mutants-contracts: install  ## the same for the contracts: every mutant in one build, each chosen at run time
-	@nice -n 19 $(BIN)/python tools/contract_mutants.py
+	@nice -n 19 $(BIN)/python -m tools.contract_mutants
 
 $(MUTANTS)/.ready: pyproject.toml
 	@"$(PYTHON)" -m venv $(MUTANTS)

@@ -1,14 +1,13 @@
 """Mutation check of the contracts that judge, draw and pay: which changes does no test see?
 
-All mutants of all files are woven into one build: each place asks `Mutant.on(number)`, which
-compares the block's random number, so that one compilation serves every mutant and forge chooses
-one with an environment variable. To compile each by itself costs ten times what its tests do.
+All mutants of a stage are woven into one build, so that forge chooses one with an environment
+variable: to compile each by itself costs ten times what its tests do. One run first notes which
+tests come past which mutant; only those are asked about it, the likeliest first.
 
-    python tools/contract_mutants.py [--minutes N] [STAGE...]   go on where the last run stopped
-    python tools/contract_mutants.py --report                  what the runs found
+    python -m tools.contract_mutants [--minutes N] [STAGE...]   go on where the last run stopped
+    python -m tools.contract_mutants --report                   what the runs found
 
-The stage `libraries` asks the tests of the libraries alone, which cost little; `network` asks
-those of whole jobs about what survived there and about all else.
+The stage `libraries` asks the tests of the libraries alone, `network` those of whole jobs.
 """
 
 import argparse
@@ -20,300 +19,102 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tools.mutant_weaver import EVERY, MUTANT, Finder, Mutant, Node, children, woven
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "artifacts" / "mutants"
 REASONS = ROOT / "contracts" / "mutants.json"
-ENVIRONMENT = {"FOUNDRY_PROFILE": "coverage", "FOUNDRY_DENY": "never", "FOUNDRY_FUZZ_RUNS": "32"}
+ENVIRONMENT = {"FOUNDRY_PROFILE": "coverage", "FOUNDRY_DENY": "never", "FOUNDRY_FUZZ_RUNS": "16"}
 SECONDS = 240  # a mutant that makes a loop endless runs out of gas before
+AT_ONCE = 2  # forges beside each other
+GUESSES = 4  # tests that are asked before all others
 
-PARTS = "contracts/test/parts/"
-ROUNDS = (
-    "contracts/test/Adjudicator*.t.sol",
-    PARTS + "Disputes.t.sol",
-    PARTS + "Reverification*.t.sol",
-    PARTS + "Appealed.t.sol",
-)
-MONEY = (
-    PARTS + "Jobs.t.sol",
-    PARTS + "Convictions.t.sol",
-    PARTS + "Demands.t.sol",
-    PARTS + "Summonses.t.sol",
-    PARTS + "TaskClaims.t.sol",
-)
-LIBRARIES = (
-    "contracts/test/libraries/VerdictLib.t.sol",
-    "contracts/test/libraries/DrawLib.t.sol",
-    "contracts/test/libraries/Vectors.t.sol",
-)
+DEAR = 50_000_000  # gas of a test: half a second
 
-# By stage and file, the tests that are asked, the narrowest first: most mutants die there.
-STAGES: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "libraries": {
-        "libraries/VerdictLib.sol": (LIBRARIES[0], LIBRARIES[2]),
-        "libraries/DrawLib.sol": (LIBRARIES[1], LIBRARIES[2]),
-        "libraries/StatisticsLib.sol": (LIBRARIES[2],),
-    },
-    "network": {
-        "libraries/VerdictLib.sol": (*ROUNDS, *MONEY),
-        "libraries/DrawLib.sol": (*ROUNDS, *MONEY),
-        "libraries/StatisticsLib.sol": ROUNDS,
-        "libraries/TermsLib.sol": (PARTS + "Terms.t.sol", *MONEY),
-        "libraries/JobLib.sol": (*MONEY, *ROUNDS),
-        "parts/Rulings.sol": (PARTS + "Disputes.t.sol", *ROUNDS, PARTS + "Convictions.t.sol"),
-        "parts/Disputes.sol": (PARTS + "Disputes.t.sol", *ROUNDS, PARTS + "Convictions.t.sol"),
-        "parts/Convictions.sol": (PARTS + "Convictions.t.sol", *ROUNDS, *MONEY),
-        "parts/Ledger.sol": (PARTS + "Accounts.t.sol", *MONEY, *ROUNDS),
-        "parts/Docket.sol": (*MONEY, *ROUNDS),
-        "parts/Jobs.sol": (*MONEY, *ROUNDS),
-    },
+# By stage, the tests that are asked and the files that are changed, what holds money first.
+SUITES: Mapping[str, Sequence[str]] = {
+    "libraries": (
+        "contracts/test/libraries/VerdictLib.t.sol",
+        "contracts/test/libraries/DrawLib.t.sol",
+        "contracts/test/libraries/StatisticsLib.t.sol",
+        "contracts/test/libraries/Vectors.t.sol",
+    ),
+    "network": ("contracts/test/parts/*.t.sol",),
+}
+STAGES: Mapping[str, Sequence[str]] = {
+    "libraries": (
+        "libraries/VerdictLib.sol",
+        "libraries/DrawLib.sol",
+        "libraries/StatisticsLib.sol",
+    ),
+    "network": (
+        "parts/Ledger.sol",
+        "parts/Jobs.sol",
+        "parts/Rulings.sol",
+        "parts/Disputes.sol",
+        "parts/Convictions.sol",
+        "parts/Docket.sol",
+        "libraries/JobLib.sol",
+        "libraries/TermsLib.sol",
+    ),
 }
 
-OPERATORS = {
-    "<": "<=",
-    "<=": "<",
-    ">": ">=",
-    ">=": ">",
-    "==": "!=",
-    "!=": "==",
-    "&&": "||",
-    "||": "&&",
-    "+": "-",
-    "-": "+",
-    "*": "+",
-    "/": "*",
-    "%": "/",
-    "&": "|",
-    "|": "&",
-    "^": "&",
-    "<<": ">>",
-    ">>": "<<",
-}
-ASSIGNMENTS = {"+=": "-=", "-=": "+=", "|=": "=", "&=": "=", "*=": "=", ">>=": "<<=", "<<=": ">>="}
+TRACED = ("network",)  # the libraries' vectors would take ten gigabytes
 
-MUTANT = b"""// SPDX-License-Identifier: Apache-2.0
-pragma solidity 0.8.30;
-
-library Mutant {
-    function on(uint256 number) internal pure returns (bool) {
-        function() internal view returns (uint256) read = _chosen;
-        function() internal pure returns (uint256) pretend;
-        assembly ("memory-safe") {
-            pretend := read
-        }
-        return pretend() == number;
-    }
-
-    function _chosen() private view returns (uint256) {
-        return block.prevrandao;
-    }
-}
+COMPILER = """#!/bin/sh
+here=$(dirname "$0")
+[ "$1" = --version ] && exec cat "$here/version"
+exec node "$here/solc.js" "$@"
 """
+STATES = ("killed", "explained", "survived", "not run")
 
 WOVEN = re.compile(rb"Mutant\.on\((\d+)\)")
-
-Node = dict[str, Any]
+SUITE = re.compile(r"^Ran \d+ tests? for (\S+):\w+")
+RESULT = re.compile(r"^\[(PASS|FAIL)[^\n]*?\] (\w+)\(.*?(?:gas|μ): (\d+)")
+PASSED = re.compile(r"^\[PASS\] (\w+)\(", re.MULTILINE)
+FAILED = re.compile(r"^\[FAIL[^\n]*\] (\w+)\(", re.MULTILINE)
+REACHED = re.compile(rf"\b0x0*{EVERY:08x}([0-9a-f]{{8}})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Mutant:
-    """A change of one place; `start` and `end` count bytes of the file."""
+class Asked:
+    """A test, by the file that it stands in."""
 
-    key: str  # what stays the same as long as the place does, wherever it moves
-    file: str
-    line: int
-    start: int
-    end: int
-    statement: bool
-    original: str
-    changed: str
-    cast: str = ""
+    suite: str
+    name: str
 
 
-# ── Finding ─────────────────────────────────────────────────────────────────────────────────────
+@dataclass(slots=True)
+class Reach:
+    """What comes past which mutant, as far as a run without mutants shows."""
 
+    cost: dict[Asked, int] = field(default_factory=dict)
+    passes: dict[int, set[Asked]] = field(default_factory=dict)
+    always: set[Asked] = field(default_factory=set)  # of fuzz runs only the last one shows
 
-def _children(value: Any) -> Iterator[Node]:
-    if isinstance(value, dict):
-        if "nodeType" in value:
-            yield value
-        else:
-            for each in value.values():
-                yield from _children(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _children(each)
-
-
-def _span(node: Node) -> tuple[int, int]:
-    start, length, _ = (int(part) for part in node["src"].split(":"))
-    return start, start + length
-
-
-def _type(node: Node) -> str:
-    return str(node.get("typeDescriptions", {}).get("typeString", ""))
-
-
-class Finder:
-    """Walks the functions of a file and writes down what can be changed in them."""
-
-    def __init__(self, file: str, source: bytes, names: Mapping[str, Sequence[str]]) -> None:
-        """`names`: the members of each enum, in order."""
-        self.file = file
-        self.source = source
-        self.names = names
-        self.found: list[Mutant] = []
-        self.function = ""
-        self.seen: Counter[str] = Counter()
-
-    def walk(self, node: Node, inside: bool = False) -> None:
-        """Collects the mutants of a node and of all below it."""
-        kind = node["nodeType"]
-        inside = inside or kind == "Block"
-        if kind == "FunctionDefinition":
-            self.function = node["name"] or node["kind"]
-        if kind == "InlineAssembly" or kind.endswith("TypeName"):
-            return
-        if inside and (handle := getattr(self, f"_{kind}", None)) is not None:
-            handle(node)
-        for key, value in node.items():
-            # A loop that does not advance tells nothing, and costs its whole gas.
-            if key == "loopExpression":
-                continue
-            for child in _children(value):
-                self.walk(child, inside)
-
-    def _text(self, node: Node) -> str:
-        start, end = _span(node)
-        return self.source[start:end].decode()
-
-    def _add(self, node: Node, changed: str, statement: bool = False, cast: str = "") -> None:
-        start, end = _span(node)
-        if statement and self.source[end : end + 1] == b";":
-            end += 1
-        line = self.source[:start].count(b"\n") + 1
-        original = self.source[start:end].decode()
-        name = f"{Path(self.file).stem}.{self.function}: {original} -> {changed}"
-        name = " ".join(name.split())
-        self.seen[name] += 1
-        key = name if self.seen[name] == 1 else f"{name} ({self.seen[name]})"
-        self.found.append(
-            Mutant(key, self.file, line, start, end, statement, original, changed, cast)
-        )
-
-    def _between(self, node: Node, left: Node, right: Node, operator: str) -> str:
-        middle = self.source[_span(left)[1] : _span(right)[0]].decode()
-        swapped = middle.replace(node["operator"], operator, 1)
-        head = self.source[_span(node)[0] : _span(left)[1]].decode()
-        tail = self.source[_span(right)[0] : _span(node)[1]].decode()
-        return head + swapped + tail
-
-    def _BinaryOperation(self, node: Node) -> None:
-        left, right = node["leftExpression"], node["rightExpression"]
-        if _type(node).startswith(("int_const", "rational_const")):
-            return
-        operator = OPERATORS.get(node["operator"])
-        if operator is not None:
-            self._add(node, self._between(node, left, right, operator))
-        for literal, other in ((left, right), (right, left)):
-            if literal["nodeType"] != "Literal" or literal.get("kind") != "number":
-                continue
-            cast = "uint256" if node["operator"] in ("<<", ">>", "**") else _type(other)
-            if re.fullmatch(r"u?int\d+", cast):
-                self._add(literal, f"{self._text(literal)} + 1", cast=cast)
-
-    def _UnaryOperation(self, node: Node) -> None:
-        if node["operator"] in ("!", "~") and node["prefix"]:
-            self._add(node, self._text(node["subExpression"]))
-
-    def _Conditional(self, node: Node) -> None:
-        condition, true, false = (
-            self._text(node[f"{part}Expression"]) if part != "condition" else self._text(node[part])
-            for part in ("condition", "true", "false")
-        )
-        self._add(node, f"{condition} ? {false} : {true}")
-
-    def _MemberAccess(self, node: Node) -> None:
-        names = self.names.get(_type(node).removeprefix("enum "))
-        owner = _type(node["expression"])
-        if names is None or not owner.startswith("type(enum"):
-            return
-        position = names.index(node["memberName"])
-        other = names[(position + 1) % len(names)]
-        self._add(node, f"{self._text(node['expression'])}.{other}")
-
-    def _IfStatement(self, node: Node) -> None:
-        for constant in ("true", "false"):
-            self._add(node["condition"], constant)
-
-    def _ExpressionStatement(self, node: Node) -> None:
-        self._add(node, "{}", statement=True)
-        expression = node["expression"]
-        if expression["nodeType"] == "Assignment" and expression["operator"] in ASSIGNMENTS:
-            changed = self._between(
-                expression,
-                expression["leftHandSide"],
-                expression["rightHandSide"],
-                ASSIGNMENTS[expression["operator"]],
-            )
-            self._add(node, changed + ";", statement=True)
-
-    def _EmitStatement(self, node: Node) -> None:
-        self._add(node, "{}", statement=True)
-
-    def _Continue(self, node: Node) -> None:
-        self._add(node, "{}", statement=True)
-
-
-# ── Weaving ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def woven(source: bytes, mutants: Mapping[int, Mutant]) -> bytes:
-    """The file with all its mutants in it, each behind its number."""
-    spans: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for number, mutant in mutants.items():
-        spans[mutant.start, mutant.end].append(number)
-    ordered = sorted(spans, key=lambda span: (span[0], -span[1]))
-
-    def render(start: int, end: int, within: Sequence[tuple[int, int]]) -> bytes:
-        out, at = b"", start
-        while within:
-            (first, last), rest = within[0], within[1:]
-            inner = [span for span in rest if span[1] <= last]
-            out += source[at:first] + wrap((first, last), render(first, last, inner))
-            at, within = last, rest[len(inner) :]
-        return out + source[at:end]
-
-    def wrap(span: tuple[int, int], body: bytes) -> bytes:
-        statement = any(mutants[number].statement for number in spans[span])
-        cast = next((mutants[n].cast for n in spans[span] if mutants[n].cast), "")
-        head = ""
-        for number in spans[span]:
-            condition, changed = f"Mutant.on({number})", mutants[number].changed
-            head += (
-                f"if ({condition}) {changed} else " if statement else f"{condition} ? {changed} : "
-            )
-        if statement:
-            return b"{ " + head.encode() + body + b" }"
-        return cast.encode() + b"(" + head.encode() + b"(" + body + b"))"
-
-    text = render(0, len(source), ordered)
-    first = text.index(b"\n", text.index(b"pragma")) + 1
-    return text[:first] + b'import {Mutant} from "contracts/src/Mutant.sol";\n' + text[first:]
+    def of(self, number: int) -> list[Asked]:
+        """The tests that may tell the mutant from none, the cheapest first."""
+        passed = self.passes.get(
+            number
+        )  # nothing: at most where a test is set up, which no trace shows
+        tests = self.cost.keys() if passed is None else passed | self.always
+        return sorted(tests, key=lambda each: self.cost[each])
 
 
 # ── A tree of its own ───────────────────────────────────────────────────────────────────────────
 
 
-def _forge(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def _forge(stage: str, *arguments: str, number: int = 0) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["tools/forge", *arguments],
-        cwd=FOLDER,
-        env={**os.environ, **ENVIRONMENT, **environment},
+        cwd=FOLDER / stage,
+        env=_environment(number),
         capture_output=True,
         text=True,
         check=False,
@@ -321,40 +122,60 @@ def _forge(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
+def _environment(number: int) -> dict[str, str]:
+    return {**os.environ, **ENVIRONMENT, "FOUNDRY_BLOCK_PREVRANDAO": f"0x{number:064x}"}
+
+
 def _copy(stage: str) -> None:
     """What the suites need, and no more: all of it is compiled with all mutants in it."""
-    shutil.rmtree(FOLDER / "contracts", ignore_errors=True)
-    shutil.copytree(ROOT / "contracts", FOLDER / "contracts")
-    shutil.copytree(ROOT / "tools", FOLDER / "tools", dirs_exist_ok=True)
-    shutil.copytree(ROOT / "tests" / "vectors", FOLDER / "tests" / "vectors", dirs_exist_ok=True)
-    shutil.copy(ROOT / "foundry.toml", FOLDER)
-    if not (FOLDER / "node_modules").exists():
-        (FOLDER / "node_modules").symlink_to((ROOT / "node_modules").resolve())
-    (FOLDER / "contracts" / "src" / "Mutant.sol").write_bytes(MUTANT)
-    patterns = {pattern for suites in STAGES[stage].values() for pattern in suites}
-    wanted = {path for pattern in patterns for path in FOLDER.glob(pattern)}
+    folder = FOLDER / stage
+    shutil.rmtree(folder / "contracts", ignore_errors=True)
+    shutil.copytree(ROOT / "contracts", folder / "contracts")
+    _compiler(folder / "tools")
+    shutil.copytree(ROOT / "tests" / "vectors", folder / "tests" / "vectors", dirs_exist_ok=True)
+    shutil.copy(ROOT / "foundry.toml", folder)
+    if not (folder / "node_modules").exists():
+        (folder / "node_modules").symlink_to((ROOT / "node_modules").resolve())
+    (folder / "contracts" / "src" / "Mutant.sol").write_bytes(MUTANT)
+    wanted = {folder / suite for suite in _suites(stage)}
     helpers = ("*.sol",) if stage == "network" else ("Test.sol", "Trees.sol")
     for pattern in helpers:
-        found = (FOLDER / "contracts" / "test").glob(pattern)
+        found = (folder / "contracts" / "test").glob(pattern)
         wanted |= {path for path in found if not path.name.endswith(".t.sol")}
     apart = ["contracts/src/Prover.sol"]
     if stage == "libraries":
         apart = ["contracts/src/[!M]*.sol", "contracts/src/parts/*.sol", "contracts/src/dev/*.sol"]
-    unwanted = {path for pattern in apart for path in FOLDER.glob(pattern)}
-    unwanted |= set((FOLDER / "contracts" / "test").glob("**/*.sol")) - wanted
+    unwanted = {path for pattern in apart for path in folder.glob(pattern)}
+    unwanted |= set((folder / "contracts" / "test").glob("**/*.sol")) - wanted
     for path in unwanted:
         path.unlink()
 
 
-def _sources() -> dict[str, dict[str, str]]:
+def _compiler(tools: Path) -> None:
+    """Ours, but for its version, which every forge asks for and which takes long to load."""
+    tools.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "tools" / "forge", tools)
+    shutil.copy(ROOT / "tools" / "solc", tools / "solc.js")
+    told = subprocess.run([ROOT / "tools" / "solc", "--version"], capture_output=True, check=True)
+    (tools / "version").write_bytes(told.stdout)
+    (tools / "solc").write_text(COMPILER)
+    (tools / "solc").chmod(0o755)
+
+
+def _suites(stage: str) -> list[str]:
+    paths = (path for pattern in SUITES[stage] for path in ROOT.glob(pattern))
+    return sorted(str(path.relative_to(ROOT)) for path in paths)
+
+
+def _sources(folder: Path) -> dict[str, dict[str, str]]:
     """The contracts and all that they import, by the names that the compiler knows."""
     found: dict[str, dict[str, str]] = {}
-    left = [str(path.relative_to(FOLDER)) for path in (FOLDER / "contracts/src").glob("**/*.sol")]
+    left = [str(path.relative_to(folder)) for path in (folder / "contracts/src").glob("**/*.sol")]
     while left:
         name = left.pop()
         if name in found:
             continue
-        text = (FOLDER / name.replace("@openzeppelin", "node_modules/@openzeppelin", 1)).read_text()
+        text = (folder / name.replace("@openzeppelin", "node_modules/@openzeppelin", 1)).read_text()
         found[name] = {"content": text}
         for target in re.findall(r'^(?:import|\}) [^;]*?"([^"]+)";', text, re.MULTILINE):
             relative = target.startswith(".")
@@ -362,13 +183,14 @@ def _sources() -> dict[str, dict[str, str]]:
     return found
 
 
-def _analysed() -> dict[str, Any]:
+def _analysed(stage: str) -> dict[str, Any]:
     """What the compiler says of the tree, up to its types: its code would take a minute."""
     settings = {"evmVersion": "prague", "outputSelection": {"*": {"": ["ast"]}}}
-    request = {"language": "Solidity", "sources": _sources(), "settings": settings}
+    sources = _sources(FOLDER / stage)
+    request = {"language": "Solidity", "sources": sources, "settings": settings}
     told = subprocess.run(
         ["tools/solc"],
-        cwd=FOLDER,
+        cwd=FOLDER / stage,
         input=json.dumps(request),
         capture_output=True,
         text=True,
@@ -379,48 +201,42 @@ def _analysed() -> dict[str, Any]:
     return answer
 
 
-def _trees(stage: str) -> tuple[dict[str, Node], dict[str, list[str]]]:
-    """The syntax tree of each mutated file, and the members of every enum."""
-    names: dict[str, list[str]] = {}
-    trees = {path: each["ast"] for path, each in _analysed()["sources"].items()}
-    for tree in trees.values():
-        _enums(tree, names)
-    wanted = {f"contracts/src/{file}" for file in STAGES[stage]}
-    return {file: tree for file, tree in trees.items() if file in wanted}, names
-
-
 def _enums(node: Node, names: dict[str, list[str]]) -> None:
     if node["nodeType"] == "EnumDefinition":
         names[node["canonicalName"]] = [member["name"] for member in node["members"]]
     for value in node.values():
-        for child in _children(value):
+        for child in children(value):
             _enums(child, names)
 
 
 def _found(stage: str) -> list[Mutant]:
-    trees, names = _trees(stage)
+    trees = {path: each["ast"] for path, each in _analysed(stage)["sources"].items()}
+    names: dict[str, list[str]] = {}
+    for tree in trees.values():
+        _enums(tree, names)
     mutants: list[Mutant] = []
-    for path, tree in sorted(trees.items()):
+    for file in STAGES[stage]:
+        path = f"contracts/src/{file}"
         finder = Finder(path, (ROOT / path).read_bytes(), names)
-        finder.walk(tree)
+        finder.walk(trees[path])
         mutants += finder.found
     return mutants
 
 
-def _weave(mutants: Mapping[int, Mutant]) -> None:
+def _weave(stage: str, mutants: Mapping[int, Mutant]) -> None:
     for path in {mutant.file for mutant in mutants.values()}:
         own = {number: each for number, each in mutants.items() if each.file == path}
-        (FOLDER / path).write_bytes(woven((ROOT / path).read_bytes(), own))
+        (FOLDER / stage / path).write_bytes(woven((ROOT / path).read_bytes(), own))
 
 
-def _refused(mutants: Mapping[int, Mutant]) -> set[int]:
+def _refused(stage: str, mutants: Mapping[int, Mutant]) -> set[int]:
     """Those on the lines that the compiler does not take: changes that have no type."""
     numbers: set[int] = set()
-    for error in _analysed().get("errors", []):
+    for error in _analysed(stage).get("errors", []):
         if error["severity"] != "error":
             continue
         place = error["sourceLocation"]
-        source = (FOLDER / place["file"]).read_bytes()
+        source = (FOLDER / stage / place["file"]).read_bytes()
         start, end = place["start"], place["end"]
         line = source.rfind(b"\n", 0, start) + 1, source.find(b"\n", end)
         for first, last in ((start, end), line):
@@ -437,107 +253,194 @@ def prepare(stage: str) -> dict[int, Mutant]:
     """One build with every mutant that compiles; the numbers are the random numbers that choose."""
     _copy(stage)
     mutants = {number + 1: mutant for number, mutant in enumerate(_found(stage))}
-    print(f"{len(mutants)} mutants", flush=True)
+    print(f"{stage}: {len(mutants)} mutants", flush=True)
     while True:
-        _weave(mutants)
-        refused = _refused(mutants)
+        _weave(stage, mutants)
+        refused = _refused(stage, mutants)
         if not refused:
             break
         print(f"{len(refused)} without a type", flush=True)
         mutants = {number: each for number, each in mutants.items() if number not in refused}
-    built = _forge("build")
+    built = _forge(stage, "build")
     if built.returncode != 0:
         raise SystemExit(built.stdout + built.stderr)
-    (FOLDER / f"{stage}.json").write_text(json.dumps([asdict(each) for each in mutants.values()]))
-    for suite in sorted({suite for suites in STAGES[stage].values() for suite in suites}):
-        if (killer := _dies(0, suite)) is not None:
-            raise SystemExit(f"the tests fail without a mutant: {killer}")
+    kept = [asdict(each) for each in mutants.values()]
+    (FOLDER / f"{stage}.json").write_text(json.dumps(kept))
     return mutants
+
+
+# ── Which tests ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _reach(stage: str) -> Reach:
+    """Runs every test without a mutant, then once more so that each shows up in its trace."""
+    reach = Reach()
+    for suite in _suites(stage):
+        asked = ("test", "--match-path", suite, "--no-match-contract", "Gas")
+        told = _forge(stage, *asked)
+        if told.returncode != 0:
+            raise SystemExit(f"the tests fail without a mutant: {told.stdout}")
+        plain = Reach()
+        note(suite, told.stdout.splitlines(), plain)
+        reach.cost |= plain.cost
+        if stage not in TRACED:
+            reach.always |= plain.cost.keys()
+            continue
+        with subprocess.Popen(
+            ["tools/forge", *asked, "-vvvv"],
+            cwd=FOLDER / stage,
+            env=_environment(EVERY),
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as traced:
+            note(suite, traced.stdout or (), reach)
+    return reach
+
+
+def note(suite: str, lines: Iterable[str], reach: Reach) -> None:
+    """Takes what forge prints about the tests of a file, line by line."""
+    test: Asked | None = None
+    for line in lines:
+        if (result := RESULT.match(line)) is not None:
+            test = Asked(suite, result[2])
+            reach.cost.setdefault(test, int(result[3]))
+            # Where a cheatcode waits for the next call, that to a mutant is in its way.
+            if result[1] == "FAIL" or "(runs:" in line:
+                reach.always.add(test)
+        elif test is not None:
+            for number in REACHED.findall(line):
+                reach.passes.setdefault(int(number, 16), set()).add(test)
+
+
+class Killers:
+    """Which tests killed what lies near: they are asked first."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[Mutant, str]] = []
+
+    def add(self, mutant: Mutant, name: str) -> None:
+        """A test that told a mutant from none."""
+        self._found.append((mutant, name))
+
+    def near(self, mutant: Mutant, tests: Sequence[Asked]) -> list[Asked]:
+        """The first to ask of `tests`."""
+        own = [
+            (abs(each.line - mutant.line), name)
+            for each, name in self._found
+            if each.file == mutant.file
+        ]
+        ranked = list(dict.fromkeys(name for _, name in sorted(own)))[:GUESSES]
+        guesses = [each for each in tests if each.name in ranked]
+        return guesses or list(tests[:GUESSES])
 
 
 # ── Running ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _dies(number: int, suite: str) -> str | None:
-    """What killed the mutant in these tests, if anything did."""
+def _dies(stage: str, number: int, tests: Sequence[Asked]) -> str | None:
+    """Which of these tests killed the mutant, if one did."""
+    if not tests:
+        return None
+    suites = ",".join(sorted({each.suite for each in tests}))
+    names = {each.name for each in tests}
     try:
         told = _forge(
+            stage,
             "test",
             "--fail-fast",
             "--match-path",
-            suite,
+            f"{{{suites}}}",
+            "--match-test",
+            rf"^({'|'.join(sorted(names))})\b",
             "--no-match-contract",
             "Gas",
-            FOUNDRY_BLOCK_PREVRANDAO=f"0x{number:064x}",
+            number=number,
         )
     except subprocess.TimeoutExpired:
-        return f"{suite}: time"
-    if told.returncode == 0:
-        return None
-    failed = re.search(r"\[FAIL[^\n]*\] (\w+)", told.stdout)
-    if failed is None:
+        return "time"
+    if (failed := FAILED.search(told.stdout)) is not None:
+        return failed[1]
+    if told.returncode != 0 or not names <= set(PASSED.findall(told.stdout)):
         raise SystemExit(told.stdout + told.stderr)
-    return f"{suite}: {failed[1]}"
+    return None
 
 
-def run(stage: str, until: float, say: Callable[[str], None]) -> None:
-    """Judges what no earlier run has; the results are kept line by line."""
+def run(stage: str, until: float) -> None:
+    """Judges what no earlier run has, then once more what survived, and keeps each result.
+
+    The few tests that cost as much as all others together are asked at the end, about what is left.
+    """
     mutants = prepare(stage)
-    results = _results()
-    with (FOLDER / "results.jsonl").open("a") as out:
-        for number, mutant in mutants.items():
-            known = results.get(mutant.key, {})
-            if time.time() > until or stage in known or any(known.values()):
-                continue
-            killer = None
-            for suite in STAGES[stage][mutant.file.removeprefix("contracts/src/")]:
-                killer = _dies(number, suite)
-                if killer is not None:
-                    break
-            row = {"key": mutant.key, "stage": stage, "by": killer}
-            out.write(json.dumps(row) + "\n")
-            out.flush()
-            say(f"{number}/{max(mutants)} {mutant.file}:{mutant.line} {killer or 'SURVIVED'}")
+    results, reasons = _results(), _reasons()
+    reach = _reach(stage)
+    print(f"{stage}: {len(reach.cost)} tests", flush=True)
+    killers = Killers()
+
+    def judge(number: int, dear: bool) -> bool:
+        """Whether it lives, as far as that has been asked."""
+        if time.time() > until:
+            return False
+        mutant = mutants[number]
+        tests = [each for each in reach.of(number) if (reach.cost[each] >= DEAR) == dear]
+        guesses = killers.near(mutant, tests)
+        others = [each for each in tests if each not in guesses]
+        killer = _dies(stage, number, guesses) or _dies(stage, number, others)
+        if killer is not None:
+            killers.add(mutant, killer)
+        if killer is not None or dear:
+            row = {"key": mutant.key, "by": killer, "asked": len(reach.of(number))}
+            with (FOLDER / "results.jsonl").open("a") as out:
+                out.write(json.dumps(row) + "\n")
+        said = killer or ("SURVIVED" if dear else "lives")
+        print(f"{number}/{max(mutants)} {mutant.file}:{mutant.line} {said}", flush=True)
+        return killer is None
+
+    left = [
+        number
+        for number, mutant in mutants.items()
+        if not results.get(mutant.key) and mutant.key not in reasons
+    ]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for dear in (False, True):
+            alive = pool.map(judge, left, [dear] * len(left))
+            left = [number for number, lives in zip(left, alive, strict=True) if lives]
 
 
-def _results() -> dict[str, dict[str, str | None]]:
-    """By mutant and stage, the test that killed it, if one did."""
+def _results() -> dict[str, str | None]:
+    """By mutant, the test that killed it, if one did."""
     path = FOLDER / "results.jsonl"
-    found: dict[str, dict[str, str | None]] = defaultdict(dict)
-    for line in path.read_text().splitlines() if path.exists() else ():
-        row = json.loads(line)
-        found[row["key"]][row["stage"]] = row["by"]
-    return found
+    rows = path.read_text().splitlines() if path.exists() else ()
+    return {row["key"]: row["by"] for row in map(json.loads, rows)}
+
+
+def _reasons() -> dict[str, str]:
+    reasons: dict[str, str] = json.loads(REASONS.read_text())
+    return reasons
 
 
 def report() -> bool:
-    """Prints the table and what survives without a reason; whether nothing does."""
-    results = _results()
-    reasons: dict[str, str] = json.loads(REASONS.read_text()) if REASONS.exists() else {}
+    """Prints the table, and what survives without a reason; whether nothing does or has not run."""
+    results, reasons = _results(), _reasons()
     kept = [path for stage in STAGES if (path := FOLDER / f"{stage}.json").exists()]
-    mutants = {
-        each["key"]: Mutant(**each) for path in kept for each in json.loads(path.read_text())
-    }
+    mutants = [Mutant(**each) for path in kept for each in json.loads(path.read_text())]
     table: dict[str, Counter[str]] = defaultdict(Counter)
-    survivors: list[Mutant] = []
-    for key, mutant in mutants.items():
-        found = results.get(key, {})
-        state = "not run"
-        if any(found.values()):
-            state = "killed"
-        elif key in reasons:
-            state = "explained"
-        elif found:
-            state = "survived"
-            survivors.append(mutant)
+    lines = []
+    for mutant in mutants:
+        state = "killed" if results.get(mutant.key) else "explained"
+        if not results.get(mutant.key) and mutant.key not in reasons:
+            state = "survived" if mutant.key in results else "not run"
+        if state == "survived":
+            lines.append(f"{mutant.file}:{mutant.line}: {mutant.key}")
         table[mutant.file.removeprefix("contracts/src/")][state] += 1
-    columns = ("killed", "explained", "survived", "not run")
-    print(f"| file | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
+    print(f"| file | {' | '.join(STATES)} |\n|---|{'---|' * len(STATES)}")
     for file, row in sorted(table.items()):
-        print(f"| `{file}` | {' | '.join(str(row[column]) for column in columns)} |")
-    for mutant in survivors:
-        print(f"{mutant.file}:{mutant.line}: {mutant.key}")
-    return not survivors
+        print(f"| `{file}` | {' | '.join(str(row[state]) for state in STATES)} |")
+    if len(kept) == len(STAGES):
+        idle = reasons.keys() - {mutant.key for mutant in mutants}
+        lines += [f"explained, but no mutant: {key}" for key in sorted(idle)]
+    print("\n".join(lines))
+    run = all(row["not run"] == 0 for row in table.values())
+    return bool(mutants) and run and not lines
 
 
 def main() -> int:
@@ -549,7 +452,7 @@ def main() -> int:
     arguments = parser.parse_args()
     until = time.time() + 60 * arguments.minutes
     for stage in () if arguments.report else arguments.stages or STAGES:
-        run(stage, until, lambda line: print(line, flush=True))
+        run(stage, until)
     return 0 if report() else 1
 
 

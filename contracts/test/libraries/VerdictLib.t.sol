@@ -45,4 +45,25 @@ contract VerdictLibTest is Test {
         assertEq(VerdictLib.agree(PairStatistics(0, 1, 0), 0, 0), true, "equal states");
         assertEq(VerdictLib.agree(PairStatistics(0, 0, 0), 99, 2), false, "nothing compared");
     }
+
+    /// @notice A larger clique sets aside what smaller ones said: neither who is paid nor how it ends is theirs.
+    function test_judge_paysOnlyTheLargestClique() public pure {
+        VerdictLib.Relations memory relations;
+        relations.good = 31;
+        relations.adjacency = new uint256[](5);
+        relations.adjacency[0] = 6; // with 1 and 2: three of five, found first
+        relations.adjacency[1] = 29;
+        relations.adjacency[2] = 27;
+        relations.adjacency[3] = 22;
+        relations.adjacency[4] = 14;
+        relations.refundTier = 7; // the inferencer is with the three
+        (Outcome outcome, uint8 reason, uint256 paid) = VerdictLib.judge(relations);
+        assertEq(uint8(outcome), uint8(Outcome.Inconclusive));
+        assertEq(reason, VerdictLib.DIVIDED);
+        assertEq(paid, 31, "nothing follows: all good ones");
+        relations.refundTier = 30;
+        (outcome, reason, paid) = VerdictLib.judge(relations);
+        assertEq(uint8(outcome), uint8(Outcome.Accept));
+        assertEq(paid, 30, "the four");
+    }
 }
