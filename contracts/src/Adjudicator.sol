@@ -265,7 +265,10 @@ contract Adjudicator is IAdjudicator {
             bool isStrange = !isNear;
             if (isNear && clique != 0) (isNear, isStrange) = _stand(round, model, party, clique);
             if (isNear) near |= uint8(1 << k); // at most 7
-            if (isStrange) strange |= uint8(1 << k);
+            if (!isStrange) continue;
+            // Who ran a false task of its scheduler has this long to show it, which ends the job and frees its lock.
+            require(block.timestamp >= round.openBy, DeadlineNotReached(round.openBy));
+            strange |= uint8(1 << k);
         }
     }
 

@@ -201,6 +201,12 @@ abstract contract Appeal is Round {
         _compareAll(d, who & ((1 << d.parties.length) - 1));
     }
 
+    /// @dev Up to when locks may be taken for states.
+    function _untilDue(Case memory c) internal {
+        (, uint40 openBy,) = network.jobState(c.id);
+        vm.warp(openBy);
+    }
+
     function _conclude(Case memory c)
         internal
         returns (Outcome outcome, uint8 reason, bool stands, uint8 strangers)

@@ -151,6 +151,9 @@ class Watch:
                 await self._speak(view)
                 await self._plead(view, self._own(view), await self._kept(view))
             case Status.REVERIFYING:
+                # Not by its scheduler's leave: who was framed by it has until the openings are due.
+                if await self._prove(view, self._own(view), None):
+                    return
                 await self._speak(view)
                 await self._supply(view)
             case _:
@@ -276,17 +279,18 @@ class Watch:
         if evidence is not None:
             parties = ours.parties_of(self.book, view.job_id)
             sent = await self.prosecutor.prosecute(view, evidence, parties, tokens)
-        self.searched.add(key)
+        if not sent:  # one that was sent may not be mined
+            self.searched.add(key)
         return sent
 
     def _evidence(self, view: View, own: TaskRecord, data: bytes | None) -> Bundle | None:
+        bundle, texts = None, self._contents(view, own, data)
         if data is not None:
             bundle = decode_bundle(data)
-        else:
-            texts = self._contents(view, own, None)
-            if texts is None:
-                return None
-            bundle = ours.without_bundle(view, texts, self.spec)
+        if texts is not None:
+            bundle = ours.told(bundle, view, texts, self.spec)
+        if bundle is None:
+            return None
         return ours.completed(bundle, self.worker, view, self.spec, own)
 
     async def _plead(self, view: View, own: TaskRecord, data: bytes | None) -> None:

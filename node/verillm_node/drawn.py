@@ -38,8 +38,8 @@ def drawn(view: View, spec: ModelSpec, own: TaskRecord, item: int) -> Drawn:
     seed = draw(sealing.secret, posting.commitment, sealing.beacon)
     checked = checked_requests(seed, posting.job.requests, spec.checked_requests)
     numbers = dict(enumerate(checked)) if own.party else {each: each for each in checked}
-    if item not in numbers:
-        raise NotDrawn(item)
+    if item not in numbers or item >= len(own.commitment.leaves):
+        raise NotDrawn(item)  # or of a task with fewer items than it should have
     leaf = own.commitment.leaves[item]
     if own.party:
         # A verifier's prompt is prompt‖output less its last token. Where the output begins it is

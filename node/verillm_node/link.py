@@ -3,6 +3,7 @@
 What comes back is bounded, parsed strictly, and checked against what was asked.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -20,6 +21,8 @@ from verillm.types import JobId, TaskId
 MAX_OPENING_BYTES: Final = 64 << 20
 MAX_ANSWER_BYTES: Final = 1 << 20
 SHORT_SECONDS: Final = 20.0
+WHOLE_SECONDS: Final = 60.0
+"""For all of an answer: who trickles it must not keep us from what else is due."""
 
 
 class Refused(WorkerFailed):
@@ -115,10 +118,14 @@ class Link:
 
 async def _bounded(response: httpx.Response, cap: int) -> bytes:
     body = bytearray()
-    async for piece in response.aiter_bytes():
-        body += piece
-        if len(body) > cap:
-            raise MalformedError("answer", f"longer than {cap} bytes")
+    try:
+        async with asyncio.timeout(WHOLE_SECONDS):
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > cap:
+                    raise MalformedError("answer", f"longer than {cap} bytes")
+    except TimeoutError as error:
+        raise Timeout(f"{response.url}: not all of an answer in time") from error
     return bytes(body)
 
 

@@ -37,11 +37,16 @@ def checked_of(view: View, spec: ModelSpec) -> tuple[int, ...]:
 
 
 def openings(worker: Worker, view: View, spec: ModelSpec, own: TaskRecord) -> Mapping[int, Opening]:
-    """Everything that we may have to open, by place in the checked order."""
+    """Everything that we may have to open, by place in the checked order.
+
+    A scheduler may have given us fewer items than it should.
+    """
     checked = checked_of(view, spec)
     items = checked if own.party == INFERENCER else range(len(checked))
     return {
-        place: worker.open_everything(own.task.task_id, item) for place, item in enumerate(items)
+        place: worker.open_everything(own.task.task_id, item)
+        for place, item in enumerate(items)
+        if item < len(own.task.items)
     }
 
 
@@ -58,12 +63,20 @@ def completed(
     return replace(bundle, parties=tuple(sorted((*others, mine), key=lambda each: each.party)))
 
 
-def without_bundle(view: View, contents: tuple[Content, ...], spec: ModelSpec) -> Bundle:
-    """A bundle of the texts alone, where nobody shows one."""
+def told(
+    bundle: Bundle | None, view: View, contents: tuple[Content, ...], spec: ModelSpec
+) -> Bundle:
+    """A bundle of the job's own texts, whatever its maker wrote in their place or if it made none.
+
+    The texts lie under what the client signed and the scheduler posted; a bundle's need not, and
+    one that repeats a false task's prompt would hide the proof against it.
+    """
     shown = tuple(
         CheckedOutput(number, each.request, each.path, each.new_tokens, each.output_path)
         for number, each in zip(checked_of(view, spec), contents, strict=True)
     )
+    if bundle is not None:
+        return replace(bundle, checked=shown)
     return Bundle(view.posting.job, view.posting.quote, b"", shown, ())
 
 

@@ -28,7 +28,6 @@ from verillm.chain.events import (
     At,
     ChallengeOpened,
     Claimed,
-    ItemMismatched,
     JobHistory,
     PairCompared,
     PositionServed,
@@ -45,7 +44,7 @@ from verillm.tokens import Generated, Head, judge_tokens, token_statistics
 from verillm.trace import CommittedTrace, Opening, open_positions
 from verillm.types import ChecksumAddress, JobId, Outcome, Reason
 from verillm_node.own import checked_of
-from verillm_node.rounds import Round, due_reveals, due_services
+from verillm_node.rounds import Round, due_reveals, due_services, told_mismatched
 from verillm_node.sending import send_all
 from verillm_node.tasks import TaskBook
 from verillm_node.threads import blocking
@@ -102,7 +101,7 @@ def due_comparisons(
 ) -> list[tuple[int, int, tuple[int, ...]]]:
     """Place, index and parties of each comparison that adds a pair; few parties at a time."""
     view = round_.view
-    out = {each.event.party for each in view.history.all(ItemMismatched)}
+    out = told_mismatched(view)
     done = {
         (e.party_a, e.party_b, e.checked_index, e.position_index)
         for e in (each.event for each in view.history.all(PairCompared))
@@ -127,7 +126,10 @@ def is_compared(round_: Round, size: int) -> bool:
     if len(round_.lengths) < len(round_.checked):
         return False
     cells = sum(len(round_.where(place)) for place in round_.lengths)
-    pairs = pairs_of(size, len(view.sealing.committee) + 1)
+    out = told_mismatched(view)
+    pairs = {
+        pair for pair in pairs_of(size, len(view.sealing.committee) + 1) if out.isdisjoint(pair)
+    }
     compared = {
         (e.party_a, e.party_b, e.checked_index, e.position_index)
         for e in (each.event for each in view.history.all(PairCompared))
@@ -328,9 +330,11 @@ def _openings(
         for place, number in enumerate(round_.checked):
             item = number if party == 0 else place
             where = round_.where(place) if place in round_.lengths else (0,)
+            if item >= len(committed.leaves):
+                continue  # of a false task; what there is shows that it was one
             leaf = committed.leaves[item]
             count = leaf.prompt_tokens + leaf.new_tokens - 1
-            known = [position for position in where if position < count]
+            known = [position for position in where if position < count] or [0]
             found[party, place] = open_positions(committed, item, known)
     return found
 

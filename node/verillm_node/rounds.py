@@ -11,6 +11,7 @@ from verillm.chain.contract import Call, Calls, Checked, Opening as ChainOpening
 from verillm.chain.events import (
     BundleDemanded,
     ChunkServed,
+    ItemMismatched,
     PairCompared,
     PositionServed,
     Revealed,
@@ -80,8 +81,13 @@ def due_reveals(calls: Calls, round_: Round) -> list[Call]:
 
 
 def due_comparisons(calls: Calls, round_: Round) -> list[Call]:
-    """Comparisons that put in every opening at hand, where a pair or an opening is missing."""
-    return [
+    """Comparisons that put in every opening at hand, where a pair or an opening is missing.
+
+    An item of another text is not compared: it is shown by itself.
+    """
+    members = range(1, len(round_.view.sealing.committee) + 1)
+    shown = [call for party in members for call in _of_another_text(calls, round_, party)]
+    return shown + [
         call
         for place in sorted(round_.lengths)
         for index, position in enumerate(round_.where(place))
@@ -90,8 +96,16 @@ def due_comparisons(calls: Calls, round_: Round) -> list[Call]:
 
 
 def due_services(calls: Calls, round_: Round, party: int) -> list[Call]:
-    """One party's own openings that nobody has served yet."""
+    """One party's own openings that nobody has served yet.
+
+    Where its item is not the inferencer's text, one opening that shows so is all that counts: its
+    trace may be too short for any position that is drawn, and silence would cost it its lock.
+    """
     view = round_.view
+    if party in told_mismatched(view):
+        return []
+    if mismatched := _of_another_text(calls, round_, party):
+        return mismatched
     served = _served(view)
     due = []
     for place, lengths in sorted(round_.lengths.items()):
@@ -124,7 +138,8 @@ def is_complete(round_: Round) -> bool:
     """Whether every party is served and every pair compared, everywhere."""
     if len(round_.lengths) < len(round_.checked):
         return False
-    parties = range(len(round_.view.sealing.committee) + 1)
+    out = told_mismatched(round_.view)
+    parties = [k for k in range(len(round_.view.sealing.committee) + 1) if k not in out]
     compared = _compared(round_.view)
     return all(
         (pair, place, index) in compared
@@ -134,9 +149,46 @@ def is_complete(round_: Round) -> bool:
     )
 
 
+def told_mismatched(view: View) -> frozenset[int]:
+    """Members that the contract knows to have been given another text."""
+    return frozenset(each.event.party for each in view.history.all(ItemMismatched))
+
+
+def _of_another_text(calls: Calls, round_: Round, party: int) -> list[Call]:
+    """The one opening that shows a member's item to be another text, where it is one."""
+    place = _mismatch(round_, party)
+    if place is None or not round_.where(place) or party in told_mismatched(round_.view):
+        return []
+    opening = round_.openings[party, place]
+    entry = next((each for each in opening.entries if each.slices is not None), None)
+    if entry is None:
+        return []
+    record = (round_.view.posting, round_.view.sealing, round_.view.claiming, round_.spec)
+    shown = _on_chain(party, opening, entry)
+    return [calls.serve(*record, round_.lengths[place], 0, shown)]
+
+
+def _mismatch(round_: Round, party: int) -> int | None:
+    """Where a member's item is not as long as the inferencer's text, by the leaf that it has."""
+    for place, lengths in sorted(round_.lengths.items()):
+        opening = round_.openings.get((party, place))
+        if party == 0 or opening is None:
+            continue
+        length = lengths.prompt_tokens + lengths.new_tokens - 1
+        own = opening.inner.items == len(round_.checked)
+        if not own or opening.leaf.prompt_tokens != length:
+            return place
+    return None
+
+
 def _comparison(calls: Calls, round_: Round, place: int, index: int, position: int) -> Call | None:
     view = round_.view
-    parties = range(len(view.sealing.committee) + 1)
+    out = told_mismatched(view)
+    parties = [
+        party
+        for party in range(len(view.sealing.committee) + 1)
+        if party not in out and _mismatch(round_, party) is None
+    ]
     entries = {party: _entry(round_, party, place, position) for party in parties}
     compared, served = _compared(view), _served(view)
     if round_.is_late:

@@ -118,6 +118,9 @@ class AppealWorld(OpenWorld):
         )  # fmt: skip
 
     def conclude(self, run: Running) -> Concluded:
+        """At once where nobody has other states; else when openings are due."""
+        if self.wrong:
+            self.net.pass_time(self.net.config.opening_window)
         mined = self.send(self.auditor.account, self.calls.conclude(*self.record(run)))
         (concluded,) = (each for each in events_of(mined) if isinstance(each, Concluded))
         return concluded

@@ -37,7 +37,7 @@ from verillm.chain.deployment import Config
 from verillm.chain.events import JobHistory, job_history
 from verillm.chain.wallet import Outbox
 from verillm.codec import encode_trace
-from verillm.evidence import PartyEvidence
+from verillm.evidence import Bundle, PartyEvidence
 from verillm.head import HeadRows
 from verillm.model import model_id
 from verillm.proofs.rivals import ProvenHead
@@ -102,6 +102,8 @@ class House:
         default=lambda _address: DefendSettings()
     )
     shows_bundle: bool = True
+    lies: Bundle | None = None
+    """What the scheduler shows in place of the job's bundle."""
 
     def __post_init__(self) -> None:
         spec = spec_of(self.folder, committee=self.committee, positions=5)
@@ -116,6 +118,11 @@ class House:
     @property
     def job(self) -> JobId:
         return job_id(self.ground.domain, self.played.posting.job)
+
+    @property
+    def shown(self) -> Played:
+        """The job with the bundle that its scheduler shows, and claims with."""
+        return self.played if self.lies is None else replace(self.played, bundle=self.lies)
 
     @property
     def chain(self) -> Chain:
@@ -167,7 +174,7 @@ class House:
 
     async def _run(self, work: Callable[[list[Node]], Awaitable[None]]) -> None:
         async with asyncio.TaskGroup() as group:
-            router = Router(self.played.raw if self.shows_bundle else None)
+            router = Router(self.shown.raw if self.shows_bundle else None)
             link = Link(5.0, router)
             nodes = [
                 self.node(worker, group, link, settings)

@@ -284,7 +284,9 @@ class Appeals(Demands):
         for k in range(1, first + 1):
             how = self._witness(found, profile, size + k, clique, whole)
             near |= {k} if how == "near" else set()
-            strangers |= {k} if how == "strange" else set()
+            if how == "strange":
+                require(self.now >= found.open_by, "DeadlineNotReached")
+                strangers.add(k)
         if outcome not in (Outcome.SLASH, Outcome.REFUND):
             objection = _majority(appeal)
             mismatched = len(found.mismatched & members) >= quorum(size)

@@ -122,7 +122,9 @@ interface IAdjudicator {
     /// size+1+k, up to party `total`; reverts as long as somebody may still add to it.
     /// @dev Near: agrees with one of them. Strange: agrees with none, even at the slash tier, or did not open, or
     /// opened what is not finite. Who runs another text, or was not compared with all, is neither. An empty clique
-    /// judges no states: near is who opened.
+    /// judges no states: near is who opened. Nobody is strange before the time to open is over, whoever opened for
+    /// it: a party whose scheduler gave it another prompt has honest states that nobody else has, and until then it can
+    /// show its task (IProver).
     function witnesses(
         bytes32 record,
         ModelId modelId,

@@ -31,7 +31,9 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 /// fresh. Why not fresh requests: a job that failed in one request of thousands would pass by the luck of another draw.
 /// The first committee stands behind the new one as witnesses. Why: by two draws of positions a cheat that shows
 /// in some of them only would once pass and once not, and honest members would pay for it; who lied is seen only
-/// where all open the same positions.
+/// where all open the same positions. A first member that was handed a false task is honest and has other states all
+/// the same: from the contents on it holds the proof (IProver.promptDiffers, taskDiffers), which ends the job at the
+/// scheduler's cost and frees everybody, and no lock is taken for states before the time to open is over.
 abstract contract Reverifications is IAppeals, Rulings {
     using JobLib for JobLib.State;
 

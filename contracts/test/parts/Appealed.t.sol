@@ -16,6 +16,7 @@ contract AppealedTest is Appeal {
         Case memory c = _judged(Kind.Captured, Kind.Captured);
         uint256 before = _deposited();
         _heard(c, ALL);
+        _untilDue(c);
         _finalizedAs(c, Outcome.Slash);
         assertEq(_deposited(), before + MAX_FEE, "client refunded");
         assertEq(_balance(workers[0]), STAKE - LOCK, "inferencer");

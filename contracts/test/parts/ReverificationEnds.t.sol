@@ -194,6 +194,7 @@ contract ReverificationEndsTest is Appeal {
         network.adjudicate(c.posting, c.sealing, c.claiming);
         Case memory d = _heard(c, type(uint256).max);
         uint256 wages = _wagesOf(d);
+        _untilDue(c);
         vm.recordLogs();
         network.conclude(c.posting, c.sealing, c.claiming);
         (Outcome outcome,) = abi.decode(_logged(ILedger.Finalized.selector), (Outcome, uint8));
@@ -282,6 +283,7 @@ contract LargeClaimBondTest is Appeal {
                 wages += terms.reverifyBond / uint256(14);
             }
         }
+        _untilDue(c);
         (,, bool stands,) = _conclude(c);
         assertEq(stands, false);
         assertEq(_balance(requester), STAKE + terms.claimBond - wages);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
+import {IAdjudicator} from "../../src/interfaces/IAdjudicator.sol";
 import {IAppeals} from "../../src/interfaces/IAppeals.sol";
 import "../../src/interfaces/ILedger.sol";
 import "../../src/interfaces/IVeriLLM.sol";
@@ -20,6 +21,7 @@ contract ReverificationsTest is Appeal {
         Case memory c = _case(1, Kind.Captured, Kind.Captured);
         _claim(c, Outcome.Accept, 0);
         Case memory d = _heard(c, ALL);
+        _untilDue(c);
         (Outcome outcome, uint8 reason, bool stands, uint8 strangers) = _conclude(c);
         assertEq(uint8(outcome), uint8(Outcome.Slash));
         assertEq(reason, VerdictLib.STATES_DIFFER);
@@ -40,6 +42,7 @@ contract ReverificationsTest is Appeal {
         Case memory c = _case(1, Kind.Honest, Kind.Captured);
         _claim(c, Outcome.Slash, VerdictLib.STATES_DIFFER);
         _heard(c, ALL);
+        _untilDue(c);
         (Outcome outcome,, bool stands, uint8 strangers) = _conclude(c);
         assertEq(uint8(outcome), uint8(Outcome.Accept));
         assertEq(stands, false);
@@ -89,12 +92,51 @@ contract ReverificationsTest is Appeal {
         _heard(c, ALL);
         address dissenter = c.parties[1].owner;
         uint256 before = _balance(dissenter);
+        _untilDue(c);
         (,, bool stands, uint8 strangers) = _conclude(c);
         assertEq(stands, true);
         assertEq(strangers, 1);
         assertEq(_balance(dissenter), before - LOCK);
         _assertNothingLocked();
         _assertConserved();
+    }
+
+    // ── Framed by a scheduler ───────────────────────────────────────────────────────────────────
+
+    /// @notice Whoever ran another prompt than the job's is not judged by its states before it had the whole of the
+    /// opening window, whoever opens for it: until then it shows its task, and the scheduler pays.
+    function test_stranger_hasTheOpeningWindowToShowItsTask() public {
+        Case memory c = _case(1, Kind.Honest, [Kind.Strange, Kind.Honest, Kind.Honest]);
+        _claimWith(c, Outcome.Accept, 0, 6, new bytes[](0));
+        address framed = c.parties[1].owner;
+        _heard(c, ALL);
+        (, uint40 openBy,) = network.jobState(c.id);
+        vm.warp(openBy - 1);
+        vm.expectRevert(abi.encodeWithSelector(IAdjudicator.DeadlineNotReached.selector, openBy));
+        network.conclude(c.posting, c.sealing, c.claiming);
+        uint256 bond = _balance(scheduler);
+        network.convict(c.posting, c.sealing, c.claiming, 255, VerdictLib.TASK_DIFFERS, framed);
+        assertEq(uint8(_status(c)), uint8(Status.Final));
+        assertGe(_balance(framed), STAKE + c.sealing.fee, "the finder's, and its own lock");
+        assertEq(_balance(scheduler), bond - c.posting.bond, "who framed it");
+        _assertNothingLocked();
+        _assertConserved();
+    }
+
+    /// @notice And nobody escapes by it for less: a scheduler's bond is more than any one lock and all that comes back.
+    function test_leagueOfSchedulerAndLiar_losesMoreThanTheLiarsLock() public {
+        Case memory c = _case(1, Kind.Honest, [Kind.Strange, Kind.Honest, Kind.Honest]);
+        _claimWith(c, Outcome.Accept, 0, 6, new bytes[](0));
+        address liar = c.parties[1].owner;
+        uint256 league = _balance(liar) + _balance(scheduler);
+        _heard(c, ALL);
+        uint256 snapshot = vm.snapshotState();
+        _untilDue(c);
+        _conclude(c);
+        uint256 caught = league - _balance(liar) - _balance(scheduler);
+        vm.revertToState(snapshot);
+        network.convict(c.posting, c.sealing, c.claiming, 255, VerdictLib.TASK_DIFFERS, liar);
+        assertGt(league - _balance(liar) - _balance(scheduler), caught);
     }
 
     // ── Silence ─────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,8 @@
 """What a scheduler makes of a worker that breaks off, lies, or talks without end."""
 
+import asyncio
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 
 import httpx
@@ -107,6 +108,22 @@ async def test_an_endless_opening_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(MalformedError, match="longer than 1000"):
         await link.opening("http://worker", TaskId(Hash32(bytes(32))), 0, [1], [])
     with pytest.raises(MalformedError, match="longer than 1000"):
+        await link.bundle("http://worker", JobId(Hash32(bytes(32))))
+
+
+class Trickle(httpx.AsyncByteStream):
+    """An answer whose next byte never comes too late, and whose last one never comes."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(0)
+            yield b"x"
+
+
+async def test_an_answer_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "WHOLE_SECONDS", 0.05)
+    link = _link(lambda _: httpx.Response(200, stream=Trickle()))
+    with pytest.raises(Timeout):
         await link.bundle("http://worker", JobId(Hash32(bytes(32))))
 
 
