@@ -47,12 +47,12 @@ format: install  ## rewrite the sources in the house's format
 define pytest-beside-forge
 @FOUNDRY_PROFILE=$(2) nice -n 15 tools/forge test >artifacts/forge-$(2).log 2>&1 & forge=$$!; \
 trap 'kill $$forge' INT TERM; \
-$(BIN)/python -m pytest -m "$(1)"; tested=$$?; \
+$(3) $(BIN)/python -m pytest -m "$(1)" $(4); tested=$$?; \
 wait $$forge; forged=$$?; cat artifacts/forge-$(2).log; exit $$((tested | forged))
 endef
 
 test: install build model  ## all fast tests: pytest and forge
-	$(call pytest-beside-forge,not slow,default)
+	$(call pytest-beside-forge,not slow,default,OMP_NUM_THREADS=1,--numprocesses auto --maxprocesses 4 --dist loadfile)
 
 test-slow: install build model  ## slow tests; more fuzzing and longer invariant runs
 	$(call pytest-beside-forge,slow and not vllm,ci)
