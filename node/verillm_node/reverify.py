@@ -5,6 +5,7 @@ stand on the chain, so every worker of a model looks for its own name in each ne
 there costs a lock, and so it does for the parties of the first round.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ from verillm.records import Claiming, Posting, Sealing
 from verillm.task import Task
 from verillm.tokens import Generated, Head, judge_tokens, token_statistics
 from verillm.trace import CommittedTrace, Opening, open_positions
-from verillm.types import ChecksumAddress, JobId, Outcome, Reason
+from verillm.types import ChecksumAddress, JobId, Outcome, Reason, TaskId
 from verillm_node.own import checked_of
 from verillm_node.rounds import Round, due_reveals, due_services, told_mismatched
 from verillm_node.sending import send_all
@@ -54,6 +55,8 @@ from verillm_node.worker import Worker
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 1.0
+"""Seconds that a round waits for a run: a long one goes on behind it, beside what else is due."""
 TOGETHER = 2
 """Parties in a group; two groups to a call, so that six pairs fit the gas of one."""
 
@@ -168,6 +171,7 @@ class Reverifier:
     """Re-verifications that have not ended, as far as we know."""
     _read_to: int | None = None
     _rejected: set[JobId] = field(default_factory=set)
+    _running: dict[TaskId, "asyncio.Task[CommittedTrace]"] = field(default_factory=dict)
 
     async def round(self) -> None:
         """Looks once at every open re-verification."""
@@ -223,10 +227,28 @@ class Reverifier:
         operator = self.worker.identity.operator
         for index, member in enumerate(state.committee):
             if member.owner == operator and member.inner == NO_HASH:
-                made = await self._made(view, index)
+                made = await self._run(self._task(view, index))
+                if made is None:
+                    continue
                 log.info("recommitted", extra={"job": view.job_id, "index": index})
                 call = self.chain.calls.recommit(view.job_id, index, made.inner)
                 await send_all(self.chain, [call])
+
+    async def _run(self, task: Task) -> CommittedTrace | None:
+        """Our states of a task, or None while they are being made.
+
+        Each counts from when it was drawn, so several run at once, and openings that are due
+        elsewhere wait for none of them.
+        """
+        running = self._running.get(task.task_id)
+        if running is None:
+            running = self._running[task.task_id] = asyncio.create_task(self.worker.rerun(task))
+        try:
+            await asyncio.wait({running}, timeout=PATIENCE)
+        finally:
+            if running.done():
+                del self._running[task.task_id]
+        return running.result() if running.done() else None
 
     async def _made(self, view: View, index: int) -> CommittedTrace:
         """Our states of what the chain shows: from disk, or run now."""

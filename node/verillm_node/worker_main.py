@@ -152,6 +152,10 @@ def _check_model(settings: WorkerSettings, engine: Engine, spec: ModelSpec) -> N
     if folder is None:
         raise ConfigError("engine.model names no folder")
     check_folder(folder, spec)
+    if settings.engine.max_tokens < spec.context:
+        # Whoever is drawn for a re-verification must run what the model can, or loses its lock.
+        limits = {"max_tokens": settings.engine.max_tokens, "context": spec.context}
+        log.warning("engine_too_small_for_re_verification", extra=limits)
     if engine.spec_shape != spec.shape:
         raise ModelMismatch(f"the engine commits {engine.spec_shape}, the spec asks {spec.shape}")
 

@@ -20,8 +20,9 @@ from tests.reference.state import Appeal
 from verillm.appeal import size_of
 from verillm.chain import appeals
 from verillm.chain.reads import Status
+from verillm.hashing import keccak
 from verillm.second import conclude, ending_of
-from verillm.types import Outcome, Reason
+from verillm.types import ChecksumAddress, Outcome, Reason
 from verillm_verifier import facts
 from verillm_verifier.audit import reverified
 from verillm_verifier.money import check_money
@@ -42,6 +43,8 @@ CLAIMS = [
 ]
 STEPS = ["asked", "complete", "convened", "closed", "opened"]
 LENGTH = (Outcome.REFUND, Reason.LENGTH)
+BUSY = 20
+"""The slot of `_rerunUntil`."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Story:
     round that open nothing. lazy : what is opened is not compared. rejects : new members that
     reject the tokens. attested : when the first committee's word comes. convicted : whose fault a
     proof shows before the end. false : contents that are not the job's come first.
+    busy : workers whom other re-verifications drew before.
     """
 
     plan: Plan = Plan()  # noqa: RUF009 - frozen
@@ -69,6 +73,7 @@ class Story:
     convicted: int | None = None
     false: str = ""
     max_fee: int = 83
+    busy: frozenset[int] = frozenset()
     poor: frozenset[int] = frozenset()
 
 
@@ -98,6 +103,7 @@ stories = builds(
     convicted=sampled_from([None] * 6 + [0, 255]),
     false=sampled_from(["", "", "text", "more"]),
     max_fee=integers(0, 3 * PRICE * 12),
+    busy=frozensets(sampled_from([0, 1, 2, 3, 4, 5, *[9] * 12]), max_size=3),
     poor=frozensets(integers(0, 5), max_size=2),
 )
 
@@ -180,6 +186,7 @@ def ask(town: Town, case: Case, story: Story) -> Case | None:
         return None
     rest = shown[len(first) :] if not begun else shown
     here.send(town.clients[0].address, "supply", *record, rest)
+    keep_busy(town, [town.workers[each].address for each in story.busy if each < 9])
     here.send(town.auditor.address, "convene", *record, wait=12)
     if story.until == "complete":
         return None
@@ -198,6 +205,17 @@ def ask(town: Town, case: Case, story: Story) -> Case | None:
     said = here.send(town.auditor.address, "start_round", *record)
     started = [each for each in said.events if isinstance(each, appeals.RoundStarted)]
     return asked.second_round(case, started[0], made) if started else None
+
+
+def keep_busy(town: Town, owners: list[ChecksumAddress]) -> None:
+    """For longer than commitments are waited for, on both sides: such texts would take as long."""
+    here = town.beside
+    until = here.now + CONFIG.opening_window
+    for owner in owners:
+        here.reference.state.rerun[owner] = until
+        slot = keccak(bytes(12) + bytes.fromhex(owner[2:]) + BUSY.to_bytes(32, "big"))
+        where = (here.net.deployment.contract, "0x" + slot.hex())
+        here.net.rpc("anvil_setStorageAt", *where, "0x" + until.to_bytes(32, "big").hex())
 
 
 def open_second(town: Town, again: Case, story: Story) -> None:
@@ -303,6 +321,7 @@ NAMED = {
     "the first committee speaks up": Story(attested="during"),
     "nobody goes on": Story(until="asked"),
     "too few come": Story(absent=frozenset({0, 1})),
+    "nobody has time, and one is late": Story(absent=frozenset({0}), busy=frozenset(range(6))),
     "a proof ends it": Story(convicted=0),
     "false contents": Story(false="text"),
     "a text that nobody can run": Story(plan=Plan(output=(5, 6, 7, 8, 96))),
@@ -346,6 +365,10 @@ def the_challenger_wins(patch: Patch) -> None:
     patch.setattr(reference, "ending_of", wrong)
 
 
+def the_busy_lose_their_locks(patch: Patch) -> None:
+    patch.setattr(Network, "_takes_on", lambda *_: True)
+
+
 def words_on_tokens_are_not_heard(patch: Patch) -> None:
     patch.setattr(reference, "_majority", lambda _: Reason.NONE)
 
@@ -358,6 +381,7 @@ def words_on_tokens_are_not_heard(patch: Patch) -> None:
         (liars_keep_their_locks, "a captured committee"),
         (the_challenger_wins, "a round is overturned"),
         (words_on_tokens_are_not_heard, "tokens are rejected"),
+        (the_busy_lose_their_locks, "nobody has time, and one is late"),
     ],
 )
 def test_power_a_wrong_rule_of_a_reverification_is_seen(

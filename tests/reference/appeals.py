@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from eth_utils.address import to_checksum_address
+
 from tests.reference.adjudicator import Record
 from tests.reference.demands import Demands
 from tests.reference.docket import ATTESTED
@@ -30,7 +32,7 @@ from verillm.request import check_request
 from verillm.second import Second, conclude, ending_of, stands
 from verillm.settlement import Claim, Ending, Way, adjudicate
 from verillm.task import Inner, inner_hash
-from verillm.types import Hash32, JobId, Outcome, Reason
+from verillm.types import ChecksumAddress, Hash32, JobId, Outcome, Reason
 from verillm.verdict import quorum
 
 TOKENS_PER_SECOND = 100
@@ -116,17 +118,28 @@ class Appeals(Demands):
             drawn = draw_seats(seed, appeal.slots, eligible, posting.worker, size)
         except DrawExhausted:
             raise Refused("DrawExhausted") from None
-        committee = tuple(
-            Member(seat, owner, NOTHING, self._lock_up_to(owner, posting.lock))  # type: ignore[arg-type]
-            for seat, owner in drawn
-        )
-        running = min(appeal.tokens // TOKENS_PER_SECOND, self.config.opening_window)
-        self._next(identity, self.config.opening_window + running)
+        window, running = self.config.opening_window, appeal.tokens // TOKENS_PER_SECOND
+        self._next(identity, window + min(running, window))
+        commit_by = self.job_state(identity).deadline
+        members = []
+        for seat, name in drawn:
+            owner = to_checksum_address(name)
+            free = self._takes_on(owner, running, commit_by)
+            held = self._lock_up_to(owner, posting.lock) if free else 0
+            members.append(Member(seat, owner, NOTHING, held))
+        committee = tuple(members)
         self.state.appeals[identity] = replace(
             appeal, phase=AppealPhase.CONVENED, committee=committee
         )
-        commit_by = self.job_state(identity).deadline
         self.events.append(appeals.Convened(identity, committee, commit_by))
+
+    def _takes_on(self, owner: ChecksumAddress, running: int, commit_by: int) -> bool:
+        """Whether an owner can be through in time with this, behind what it was drawn for."""
+        through = max(self.now, self.state.rerun.get(owner, 0)) + running
+        if through + self.config.opening_window // 2 > commit_by:
+            return False
+        self.state.rerun[owner] = through
+        return True
 
     def recommit(self, identity: JobId, index: int, inner: Inner) -> None:
         """Commit a member to its states, under a task that is its own."""

@@ -200,6 +200,7 @@ class State:
     nonces: dict[tuple[ChecksumAddress, ChecksumAddress, int], bool] = field(default_factory=dict)
     panels: dict[JobId, Panel] = field(default_factory=dict)
     busy: dict[ChecksumAddress, int] = field(default_factory=dict)
+    rerun: dict[ChecksumAddress, int] = field(default_factory=dict)
     task_claims: dict[Hash32, TaskClaim] = field(default_factory=dict)
     disputes: dict[JobId, Dispute] = field(default_factory=dict)
     appeals: dict[JobId, Appeal] = field(default_factory=dict)

@@ -32,7 +32,7 @@ interface IAppeals is ILedger {
     event ContentSupplied(JobId indexed jobId, uint256 indexed place, Content content);
     /// @notice All contents are there: the hash of this block draws the committee.
     event ContentsComplete(JobId indexed jobId, uint256 tokens, uint256 conveneBy);
-    /// @notice The committee is drawn and locked.
+    /// @notice The committee is drawn and locked; a member that is still busy with other re-verifications has no lock.
     event Convened(JobId indexed jobId, Member[] committee, uint256 commitBy);
     /// @notice A member of the new committee, counted from 0, committed.
     event Recommitted(JobId indexed jobId, uint256 indexed index, Inner inner);

@@ -48,6 +48,8 @@ abstract contract Panels is Docket {
     mapping(JobId => Panel) internal _panels;
     mapping(address owner => uint40) internal _busyUntil;
     mapping(bytes32 commitment => TaskClaim) internal _taskClaims;
+    /// @dev Until when an owner runs what re-verifications drew it for, at the pace that they count with.
+    mapping(address owner => uint40) internal _rerunUntil;
 
     /// @dev The number of the task that party `k` of a job was given: its own, unless somebody was replaced.
     function _numberOf(JobId jobId, uint256 k) internal view returns (uint256) {

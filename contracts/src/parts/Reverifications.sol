@@ -22,6 +22,7 @@ import {HashLib} from "../libraries/HashLib.sol";
 import {JobLib} from "../libraries/JobLib.sol";
 import {RecordLib} from "../libraries/RecordLib.sol";
 import {VerdictLib} from "../libraries/VerdictLib.sol";
+import {Panels} from "./Panels.sol";
 import {Rulings} from "./Rulings.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 
@@ -34,7 +35,7 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 /// where all open the same positions. A first member that was handed a false task is honest and has other states all
 /// the same: from the contents on it holds the proof (IProver.promptDiffers, taskDiffers), which ends the job at the
 /// scheduler's cost and frees everybody, and no lock is taken for states before the time to open is over.
-abstract contract Reverifications is IAppeals, Rulings {
+abstract contract Reverifications is IAppeals, Rulings, Panels {
     using JobLib for JobLib.State;
 
     /// @dev What the new committee says of the job.
@@ -155,14 +156,25 @@ abstract contract Reverifications is IAppeals, Rulings {
         posting.postedAt = appeal.at;
         (uint32[] memory seats, address[] memory owners) =
             _drawSeats(posting, draw, _sizeOf(sealing.committee.length));
+        uint256 running = appeal.tokens / TOKENS_PER_SECOND;
+        uint40 commitBy = _from(OPENING_WINDOW + Math.min(running, OPENING_WINDOW));
         for (uint256 i = 0; i < seats.length; ++i) {
-            appeal.committee.push(Member(seats[i], owners[i], 0, _lockUpTo(owners[i], lock)));
+            uint96 held = _takesOn(owners[i], running, commitBy) ? _lockUpTo(owners[i], lock) : 0;
+            appeal.committee.push(Member(seats[i], owners[i], 0, held));
         }
         appeal.phase = AppealPhase.Convened;
-        uint256 running = Math.min(appeal.tokens / TOKENS_PER_SECOND, OPENING_WINDOW);
-        uint40 commitBy = _from(OPENING_WINDOW + running);
         _jobs[jobId].reverify(commitBy);
         emit Convened(jobId, appeal.committee, commitBy);
+    }
+
+    /// @dev Nobody is fined for what others heap on it: whoever cannot be through with this, behind what it was drawn
+    /// for before, by half a window before commitments are due stands without a lock. It may commit, and is paid for
+    /// it. Why not draw another one: whoever fills the queues of the honest would choose the committee.
+    function _takesOn(address owner, uint256 running, uint256 commitBy) private returns (bool) {
+        uint256 until = Math.max(block.timestamp, _rerunUntil[owner]) + running;
+        if (until + OPENING_WINDOW / 2 > commitBy) return false;
+        _rerunUntil[owner] = uint40(until); // below commitBy
+        return true;
     }
 
     /// @inheritdoc IAppeals

@@ -139,6 +139,50 @@ contract ReverificationsTest is Appeal {
         assertGt(league - _balance(liar) - _balance(scheduler), caught);
     }
 
+    // ── Several at once ─────────────────────────────────────────────────────────────────────────
+
+    /// @notice Whoever is still busy with other re-verifications when it is drawn has nothing to lose by being late.
+    function test_busyMember_standsWithoutALock() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        _claim(c, Outcome.Accept, 0);
+        _reverify(c);
+        uint256 snapshot = vm.snapshotState();
+        Case memory d = _convene(c);
+        address busy = d.parties[1].owner;
+        bytes32 slot = _rerunSlot(busy);
+        uint256 latest = vm.getBlockTimestamp() + terms.openingWindow / 2;
+        for (uint256 late = 0; late < 2; ++late) {
+            vm.revertToState(snapshot);
+            vm.store(address(network), slot, bytes32(latest + late));
+            d = _convene(c);
+            (,, Member[] memory members) = network.appealOf(c.id);
+            assertEq(members[0].owner, busy);
+            assertEq(members[0].lock, late == 0 ? LOCK : 0, "the busy one");
+            assertEq(members[1].lock, LOCK, "another");
+            assertEq(uint256(vm.load(address(network), slot)), latest + late, "owes no more");
+        }
+        uint256 before = _balance(busy);
+        _recommit(d, 126); // all but the busy one
+        _start(c, d);
+        _reveal(d);
+        _compareAll(d, ((1 << d.parties.length) - 1) & ~uint256(2));
+        _untilDue(c);
+        _conclude(c);
+        assertEq(_balance(busy), before, "it was late and lost nothing");
+        _assertNothingLocked();
+        _assertConserved();
+    }
+
+    /// @dev Where the contract keeps until when an owner is busy: drawn for nothing long, that is now.
+    function _rerunSlot(address owner) private view returns (bytes32 slot) {
+        uint256 now_ = vm.getBlockTimestamp();
+        for (uint256 base = 0; base < 64; ++base) {
+            slot = keccak256(abi.encode(owner, base));
+            if (uint256(vm.load(address(network), slot)) == now_) return slot;
+        }
+        revert("no such slot");
+    }
+
     // ── Silence ─────────────────────────────────────────────────────────────────────────────────
 
     function test_silentMembers_loseTheirLocks() public {

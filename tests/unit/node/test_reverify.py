@@ -1,9 +1,15 @@
 """What a worker takes from a second round: openings that the chain checked, and nothing else."""
 
+import asyncio
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from verillm.chain import artifacts
+from verillm.errors import WorkerFailed
+from verillm_node import reverify
 from verillm_node.reverify import due_comparisons, served
 
 ADJUDICATOR = "0x" + "Ad" * 20
@@ -28,3 +34,38 @@ def test_a_position_that_nobody_opened_needs_no_comparison_and_hides_no_other() 
     round_: Any = SimpleNamespace(view=_view(), lengths={0: None}, where=lambda place: (3, 4))
     shown: Any = {(party, 0, 1): None for party in (0, 1)}
     assert due_comparisons(round_, shown, 2) == [(0, 1, (0, 1))]
+
+
+@dataclass
+class Slow:
+    """A worker whose runs end when they are told to."""
+
+    end: asyncio.Event = field(default_factory=asyncio.Event)
+    started: list[bytes] = field(default_factory=list)
+
+    async def rerun(self, task: Any) -> bytes:
+        self.started.append(task.task_id)
+        await self.end.wait()
+        if task.task_id == b"fails":
+            raise WorkerFailed("out of memory")
+        return bytes(task.task_id)
+
+
+async def test_long_runs_go_on_beside_each_other_and_hold_up_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reverify, "PATIENCE", 0.001)
+    nobody: Any = None
+    worker: Any = Slow()
+    node = reverify.Reverifier(nobody, nobody, worker, nobody, None)
+    tasks: list[Any] = [SimpleNamespace(task_id=each) for each in (b"one", b"two", b"fails")]
+    for _ in range(2):
+        assert [await node._run(task) for task in tasks] == [None, None, None]
+    assert worker.started == [b"one", b"two", b"fails"]
+    worker.end.set()
+    done: list[Any] = [await node._run(task) for task in tasks[:2]]
+    assert done == [b"one", b"two"]
+    for _ in range(2):  # and is tried again
+        with pytest.raises(WorkerFailed):
+            await node._run(tasks[2])
+    assert worker.started == [b"one", b"two", b"fails", b"fails"]
