@@ -43,7 +43,8 @@ from mutmut.utils.format_utils import mangled_name_from_mutant_name as function_
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "mutants"
 SETTINGS = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text("utf-8"))
-OPTIONS = ["-q", "--rootdir=.", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
+# A traceback would have pytest parse the module with all of its mutants, ten times what tests cost.
+OPTIONS = ["-q", "--tb=no", "--rootdir=.", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
 KILLED, SURVIVED, UNTESTED, TIMEOUT = 1, 0, 33, 36  # as mutmut records them
 SENTENCE = re.compile(r'f?"[^"]* [^"]*"')
 
