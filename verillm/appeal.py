@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from verillm.errors import InputError, MalformedError
-from verillm.hashing import keccak, keccak_words, tokens_bytes, u256
+from verillm.hashing import keccak, keccak_words, tokens_bytes, tokens_of, u256
 from verillm.merkle import verify_proof
 from verillm.model import ModelSpec
 from verillm.records import Claiming, Member, Sealing
@@ -62,7 +62,7 @@ class Content:
 def _tokens(data: bytes, field: str) -> tuple[int, ...]:
     if not data or len(data) % 4:
         raise MalformedError(field, "not one or more u32")
-    return tuple(int.from_bytes(data[at : at + 4], "big") for at in range(0, len(data), 4))
+    return tokens_of(data)
 
 
 def contents_of(

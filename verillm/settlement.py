@@ -5,7 +5,7 @@ Mirrors `Docket._settle`, `Rulings._conclude`, `Disputes.refund` and `Conviction
 where the contract sends it. Amounts are token units; shares are basis points.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from verillm.errors import InputError
@@ -256,7 +256,7 @@ def _committee(terms: Terms, stakes: Stakes, ending: Ending) -> tuple[tuple[int,
         -lock if party in ending.lost else each * (party not in ending.unpaid)
         for party, lock in enumerate(stakes.locks, 1)
     )
-    paid = sum(pay for pay in committee if pay > 0)
+    paid = sum(max(pay, 0) for pay in committee)
     burnt = sum(lock for party, lock in enumerate(stakes.locks, 1) if party in ending.lost)
     return committee, paid, burnt
 
@@ -332,7 +332,7 @@ def _accept(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
 def _shared(ending: Ending, size: int, amount: int) -> Settlement:
     """`amount` in equal parts to the parties that opened; the client gets the rest."""
     opened = size + 1 - len(ending.lost)
-    each = amount // opened if opened else 0
+    each = amount // max(opened, 1)
     return Settlement(
         client=amount - each * opened,
         inferencer=0 if 0 in ending.lost else each,
@@ -343,25 +343,20 @@ def _shared(ending: Ending, size: int, amount: int) -> Settlement:
 def _settle_bonds(terms: Terms, stakes: Stakes, ending: Ending) -> Settlement:
     """The loser of a claim against a challenge forfeits: `Rulings._conclude`."""
     size = len(stakes.locks)
-    nothing = (0,) * size
     if ending.way is Way.UNCLAIMED:
         # Whoever challenges may be the scheduler itself, so it goes to who had to open.
         forfeit = min(terms.claim_bond, stakes.bond)
-        paid = Settlement(committee=nothing, scheduler=-forfeit)
-        return _add(paid, _shared(ending, size, forfeit))
+        return replace(_shared(ending, size, forfeit), scheduler=-forfeit)
     if ending.way is Way.OVERTURNED:
-        bond = terms.claim_bond
-        lost = Settlement(committee=nothing, claimer=-bond)
-        return _add(lost, _won(ending, size, bond))
+        return replace(_won(ending, size, terms.claim_bond), claimer=-terms.claim_bond)
     if ending.way is Way.OPENED:
         burnt = (terms.claim_bond + 1) // 2
-        return Settlement(committee=nothing, claimer=-burnt, burnt=burnt)
+        return Settlement(committee=(0,) * size, claimer=-burnt, burnt=burnt)
     if ending.way is not Way.UPHELD or not ending.bonded:
-        return Settlement(committee=nothing)
-    lost = Settlement(committee=nothing, challenger=-terms.challenge_bond)
-    if ending.appealed:
-        return _add(lost, _won(ending, size, terms.challenge_bond))
-    return _add(lost, _shared(ending, size, terms.challenge_bond))
+        return Settlement(committee=(0,) * size)
+    bond = terms.challenge_bond
+    gained = _won(ending, size, bond) if ending.appealed else _shared(ending, size, bond)
+    return replace(gained, challenger=-bond)
 
 
 def _won(ending: Ending, size: int, bond: int) -> Settlement:

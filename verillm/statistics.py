@@ -141,7 +141,7 @@ def distances(x: States, y: States, profile: CheckProfile) -> Ints:
         for at, layer in enumerate(profile.layers[:-1])
     ]
     columns.append(distance(x.finals, y.finals, profile.layers[-1].scale))
-    return np.stack(columns, axis=-1)
+    return np.stack(columns, axis=1)
 
 
 def compare(
@@ -158,7 +158,7 @@ def compare(
         )
         total += int((np.minimum(apart, cap) * PPM // med).sum())
         cells += apart.size
-        over += int((apart > cap).any(axis=-1).sum())
+        over += int((apart > cap).any(axis=1).sum())
     return PairStatistics(total, cells, over)
 
 

@@ -168,7 +168,7 @@ def averaged_leads(request: Generated, head: Head, profile: CheckProfile) -> tup
     borders = Borders.of(profile)
     return tuple(
         _lead(Noisy(logits, request.sampling, request.seed, position), token, borders)
-        for logits, token, position in _logits(request, states.astype(np.float32), head)
+        for logits, token, position in _logits(request, states, head)
         if np.isfinite(logits).all()
     )
 
@@ -229,15 +229,14 @@ def _rivals(noisy: Noisy, token: int, borders: Borders) -> tuple[Mask, Mask, boo
     logits = noisy.logits
     above: Mask = logits >= logits[token] + np.float32(borders.tau)
     if not truncates(noisy.sampling):
-        return np.ones(len(logits), dtype=np.bool_), above, False
+        return np.full(len(logits), True), above, False
     inside, outside = _nucleus(logits, token, noisy.sampling, borders)
     return inside | above, above, outside
 
 
 def _lead(noisy: Noisy, token: int, borders: Borders) -> int:
-    rivals = _rivals(noisy, token, borders)[0]
-    rivals[token] = False
-    ids = np.flatnonzero(rivals)
+    ids = np.flatnonzero(_rivals(noisy, token, borders)[0])
+    ids = ids[ids != token]
     if not len(ids):
         return NO_RIVAL
     ahead = float(noisy.at(np.array([token]))[0]) - noisy.best(ids)
@@ -280,13 +279,13 @@ def _nucleus(logits: Floats, token: int, sampling: Sampling, borders: Borders) -
     Top-p is compared in mass with ε to spare, top-k and min-p in logits with τ to spare: what is
     near a border counts neither as a rival nor as outside.
     """
-    kept = np.ones(len(logits), dtype=np.bool_)
+    kept = np.full(len(logits), True)
     outside = False
     tau = np.float32(borders.tau)
     if sampling.top_p < PPM:
         top_p = sampling.top_p / PPM
         kept, mass_above = _by_mass(logits, token, sampling, top_p - borders.epsilon)
-        outside |= mass_above > top_p + borders.epsilon
+        outside = mass_above > top_p + borders.epsilon
     if sampling.top_k and sampling.top_k < len(logits):
         # Fewer than k others reach a value iff it is over the one of rank k.
         following = np.partition(logits, -sampling.top_k - 1)[-sampling.top_k - 1]
@@ -294,7 +293,7 @@ def _nucleus(logits: Floats, token: int, sampling: Sampling, borders: Borders) -
         outside |= int(np.sum(logits >= logits[token] + tau)) >= sampling.top_k
     if sampling.min_p:
         # p / p_max depends on two logits only, whose noise moves it by a factor, not by a mass.
-        behind = logits.max().astype(np.float64) - logits
+        behind = np.float64(logits.max()) - logits
         reach = sampling.temperature / PPM * math.log(PPM / sampling.min_p)
         kept &= behind <= reach - borders.tau
         outside |= bool(behind[token] > reach + borders.tau)

@@ -104,17 +104,11 @@ def quorum(committee: int) -> int:
 def cliques(verifiers: Sequence[int], agree: frozenset[Pair]) -> tuple[tuple[int, ...], ...]:
     """All largest sets of verifiers that agree pairwise, in ascending order; () if none to choose.
 
-    `agree` holds pairs (lower, higher).
+    `verifiers` ascend, `agree` holds pairs (lower, higher).
     """
-    neighbours = {
-        each: {other for other in verifiers if (min(each, other), max(each, other)) in agree}
-        for each in verifiers
-    }
-    maximal = [
-        tuple(sorted(clique)) for clique in _maximal(set(), set(verifiers), set(), neighbours)
-    ]
-    largest = max(map(len, maximal), default=0)
-    return tuple(sorted(clique for clique in maximal if len(clique) == largest and clique))
+    every = list(_pairwise((), verifiers, agree))
+    most = max(map(len, every))
+    return tuple(clique for clique in every if clique and len(clique) == most)
 
 
 def decide(
@@ -156,15 +150,14 @@ def judge_states(
     statuses = [party_status(party) for party in parties]
     shown = {
         k: party.states
-        for k, (party, status) in enumerate(zip(parties, statuses, strict=True))
-        if status is PartyStatus.OPEN and party.states is not None
+        for k, party in enumerate(parties)
+        if statuses[k] is PartyStatus.OPEN and party.states is not None
     }
     pairs = {
         (a, b): compare(shown[a], shown[b], profile, prompt_tokens)
         for a, b in combinations(sorted(shown), 2)
     }
-    first = parties[INFERENCER].states
-    positions = 0 if first is None else sum(len(states.positions) for states in first)
+    positions = sum(len(states.positions) for states in parties[INFERENCER].states or ())
     verdict = decide(statuses, pairs, positions, profile)
     paper = {
         (INFERENCER, k): paper_statistics(shown[INFERENCER], shown[k])
@@ -282,35 +275,30 @@ def _over_all(
     return (Outcome.SLASH if slash else Outcome.REFUND), Reason.STATES_DIFFER
 
 
-def _maximal(
-    chosen: set[int], candidates: set[int], done: set[int], neighbours: Mapping[int, set[int]]
-) -> Iterator[set[int]]:
-    """Bron and Kerbosch's enumeration of maximal cliques."""
-    if not candidates and not done:
-        yield chosen
-    for each in sorted(candidates):
-        near = neighbours[each]
-        yield from _maximal(chosen | {each}, candidates & near, done & near, neighbours)
-        candidates = candidates - {each}
-        done = done | {each}
+def _pairwise(
+    chosen: tuple[int, ...], candidates: Sequence[int], agree: frozenset[Pair]
+) -> Iterator[tuple[int, ...]]:
+    """Every set that agrees pairwise, the empty one first: at most 2^m of the m drawn."""
+    yield chosen
+    for at, each in enumerate(candidates):
+        near = [other for other in candidates[at + 1 :] if (each, other) in agree]
+        yield from _pairwise((*chosen, each), near, agree)
 
 
 # ── Tokens ──────────────────────────────────────────────────────────────────────────────────────
 def _with_tokens(verdict: Verdict, evidence: Evidence, head: Head) -> Verdict:
     """Judge the tokens by each accepting clique; they must say the same."""
-    found: list[tuple[Outcome, Reason]] = []
-    statistics = None
-    for clique in verdict.details.accepting:
-        try:
-            statistics = token_statistics(generated(evidence, clique), head, evidence.spec.profile)
-        except EvidenceError as error:
-            return replace(
-                refused(error),
-                suspects=verdict.suspects,
-                details=replace(verdict.details, fact=error.message),
-            )
-        found.append(judge_tokens(statistics, evidence.spec.profile))
-    details = replace(verdict.details, tokens=statistics)
+    profile, accepting = evidence.spec.profile, verdict.details.accepting
+    try:
+        every = [token_statistics(generated(evidence, c), head, profile) for c in accepting]
+    except EvidenceError as error:
+        return replace(
+            refused(error),
+            suspects=verdict.suspects,
+            details=replace(verdict.details, fact=error.message),
+        )
+    details = replace(verdict.details, tokens=every[-1])
+    found = [judge_tokens(statistics, profile) for statistics in every]
     outcome, reason = found[0]
     if any(other != found[0] for other in found):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.DIVIDED

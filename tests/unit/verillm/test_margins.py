@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from tools.make_vectors import FOLDER
 from verillm.errors import InputError
-from verillm.proofs.margins import Margin, dot, margin_of, noise_gap
+from verillm.proofs.margins import Dot, Margin, between, dot, margin_of, noise_gap
 from verillm.request import Sampling
 from verillm.sampling import gumbel, words
 from verillm.statistics import to_floats
@@ -130,11 +130,26 @@ def test_a_product_that_float32_cannot_hold_is_refused_and_the_largest_one_is_no
         dot([0x6000], [0x6000])
 
 
+def test_the_rounding_of_small_products_is_the_provers_to_the_unit() -> None:
+    """2^24 more of magnitude is one more step of 33 roundings: here the one that makes a ppm."""
+    steps = 2**84 // (33 * PPM)
+    for more, rounding in ((-1, 32), (0, 33)):
+        own = Dot(0, (steps + more) << 24)
+        assert between(own, Dot(0, 0), 1, 0).rounding == rounding
+
+
+def test_a_row_of_another_width_than_the_state_has_no_product() -> None:
+    for state, row in (([0x3F80] * 2, [0x3F80]), ([0x3F80], [0x3F80] * 2)):
+        with pytest.raises(ValueError, match="zip"):
+            dot(state, row)
+
+
 @pytest.mark.parametrize(
     ("sampling", "ahead", "margin", "convicts"),
     [
         (Sampling(0), -5, 401_000, True),
-        (Sampling(0), -5, 400_500, False),  # within the rounding
+        (Sampling(0), -5, 400_600, False),  # within the rounding
+        (Sampling(0), -5, 400_601, True),
         (Sampling(PPM), -5, 401_000, True),
         (Sampling(PPM, top_k=4), 499_999, 900_000, False),  # no rival: perhaps left out
         (Sampling(PPM, top_k=4), 500_000, 900_000, True),

@@ -148,6 +148,25 @@ def test_an_overturned_claim_pays_its_bond_and_the_finders_fee_to_the_challenger
     assert result.challenger == TERMS.claim_bond + 1_001
 
 
+@pytest.mark.parametrize(
+    ("way", "claimer", "challenger", "won"),
+    [
+        (Way.FINALIZED, 0, 0, 0),
+        (Way.CONVICTED, 0, 0, 0),
+        (Way.OVERTURNED, -500, 0, 500),
+        (Way.UPHELD, 0, -901, 901),
+    ],
+)
+def test_who_asked_for_the_second_round_wins_what_a_challenger_would(
+    way: Way, claimer: int, challenger: int, won: int
+) -> None:
+    ending = Ending(Outcome.SLASH, way, appealed=True)
+    result, lock = settle(TERMS, stakes(), ending), stakes().lock
+    assert (result.claimer, result.challenger, result.finder) == (claimer, challenger, 1_001 + won)
+    assert (result.committee, result.inferencer) == ((66,) * 3, -lock)
+    assert (result.client, result.burnt) == (1_003, lock - 198 - 1_001)
+
+
 def test_the_finder_of_an_unclaimed_cheat_is_the_challenger() -> None:
     result = end(Outcome.SLASH, Way.UNCLAIMED)
     assert result.challenger == 1_001
@@ -155,11 +174,34 @@ def test_the_finder_of_an_unclaimed_cheat_is_the_challenger() -> None:
     assert result.committee == (66 + 125,) * 3
 
 
+@pytest.mark.parametrize(
+    ("lost", "inferencer", "committee"),
+    [
+        ((0,), 0, (166, 166, 166)),
+        ((1,), 166, (-1_505, 166, 166)),
+        ((0, 1, 2), 0, (-1_505, -1_505, 500)),
+        ((0, 1, 2, 3), 0, (-1_505,) * 3),
+    ],
+    ids=str,
+)
+def test_what_a_scheduler_forfeits_goes_to_those_that_opened_alone(
+    lost: tuple[int, ...], inferencer: int, committee: tuple[int, ...]
+) -> None:
+    free = replace(stakes(), fee=0)
+    result = settle(TERMS, free, Ending(Outcome.ACCEPT, Way.UNCLAIMED, frozenset(lost)))
+    assert (result.inferencer, result.committee) == (inferencer, committee)
+    assert result.client == 1_003 + 500 - inferencer - sum(pay for pay in committee if pay > 0)
+
+
 def test_callers_share_what_the_schedulers_share_has() -> None:
     small = Stakes(23, 23, 35, bond_of(35, 23), (35,) * 3)
     result = settle(TERMS, small, Ending(Outcome.ACCEPT, Way.FINALIZED))
     # 23: 16 to the inferencer, 1 to each member, 4 left, 2 to each caller, none to the scheduler.
     assert (result.scheduler, result.claimer, result.caller) == (0, 2, 2)
+    # 24: 16 to the inferencer, 1 to each member, 5 left: what cannot be halved is the scheduler's.
+    small = Stakes(24, 24, 36, bond_of(36, 24), (36,) * 3)
+    result = settle(TERMS, small, Ending(Outcome.ACCEPT, Way.FINALIZED))
+    assert (result.scheduler, result.claimer, result.caller) == (1, 2, 2)
 
 
 def test_a_wrong_challenge_pays_those_that_opened_and_the_rest_to_the_client() -> None:
@@ -178,6 +220,14 @@ def test_an_unpaid_members_share_goes_back_to_who_would_have_paid_it() -> None:
     assert ended(Outcome.INCONCLUSIVE).client == 1_003 - 2 * 66
     assert ended(Outcome.REFUND).inferencer == -2 * 66
     assert ended(Outcome.SLASH).burnt == end(Outcome.SLASH).burnt + 66
+
+
+@pytest.mark.parametrize("way", [Way.FINALIZED, Way.LOST])
+def test_a_silent_members_lock_burns_though_nothing_is_decided(way: Way) -> None:
+    result, without = end(Outcome.INCONCLUSIVE, way, (2,)), end(Outcome.INCONCLUSIVE, way)
+    assert result.committee == (66, -stakes().lock, 66)
+    assert (result.burnt, without.burnt) == (stakes().lock, 0)
+    assert result.client + result.scheduler == without.client + without.scheduler + 66
 
 
 def test_a_lost_beacon_refunds_and_the_scheduler_pays_the_committee() -> None:
@@ -357,6 +407,13 @@ def test_a_convicted_scheduler_pays_who_worked_and_the_finder() -> None:
     assert (result.client, result.inferencer, result.scheduler) == (1_003, 700, -bond)
     assert (result.committee, result.finder) == ((66,) * 3, 1_001)
     assert result.burnt == bond - 700 - 198 - 1_001
+
+
+@pytest.mark.parametrize(("silent", "worker"), [(0, 0), (1, 700)])
+def test_who_fell_silent_is_not_paid_by_a_convicted_scheduler(silent: int, worker: int) -> None:
+    result = end(Outcome.REFUND, Way.AT_SCHEDULER, (silent,))
+    assert result.inferencer == worker
+    assert result.committee == tuple(-1_505 if k == silent else 66 for k in (1, 2, 3))
 
 
 @given(st.integers(0, 2**96), st.integers(0, 2**96))

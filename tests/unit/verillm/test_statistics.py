@@ -180,6 +180,16 @@ def test_a_distance_of_just_its_cap_is_not_over_it() -> None:
             assert of([x], [y], profile, [2]).over == over
 
 
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_a_position_is_over_where_any_one_layer_is(layer: int) -> None:
+    x = states(np.random.default_rng(5), (4,))
+    slices, finals = x.slices.copy(), x.finals.copy()
+    changed = finals if layer == 2 else slices[:, layer]
+    changed ^= np.uint16(0x8000)
+    for of in (compare, compare_one):
+        assert of([x], [States(x.positions, slices, finals)], PROFILE, [2]).over == 1
+
+
 def test_agreement_includes_both_borders_and_needs_something_compared() -> None:
     assert PairStatistics(1_600_009, 1, 2).agrees(1_600_009, 2)
     assert not PairStatistics(1_600_009, 1, 2).agrees(1_600_008, 2)
@@ -199,6 +209,9 @@ def test_states_at_other_positions_do_not_compare() -> None:
                 of(x, y, PROFILE, prompts)
     with pytest.raises(ValueError, match="zip"):
         paper_statistics(one, [])
+    fewer = [States(each.positions, each.slices[:, :1], each.finals) for each in one]
+    with pytest.raises(ValueError, match="zip"):
+        paper_statistics(one, fewer)
     with pytest.raises(ValueError, match="zip"):
         distance_one([1, 2], [1], 0)
 
@@ -214,6 +227,7 @@ def test_nothing_compared_is_no_distance_and_no_agreement() -> None:
     nothing = States((), np.zeros((0, 2, 16), np.uint16), np.zeros((0, 32), np.uint16))
     assert compare([nothing], [nothing], PROFILE, [1]) == PairStatistics(0, 0, 0)
     assert nothing.finite
+    assert distance(nothing.finals, nothing.finals, 0).dtype == np.int64
 
 
 def test_the_papers_statistics_are_as_it_defines_them() -> None:

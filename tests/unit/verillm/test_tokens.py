@@ -129,6 +129,90 @@ def test_entries_near_the_border_of_the_nucleus_are_neither_rivals_nor_outside()
         assert without <= third
 
 
+def test_a_rival_of_just_tau_above_counts_in_both_tiers_and_one_below_that_in_the_first() -> None:
+    for ahead, slash in ((0.5, 500_000), (0.4375, 0)):
+        logits = np.array([0.0, ahead], np.float32)
+        assert margins(logits, 0, Sampling(0), SEED, 1, BORDERS) == (ahead * 1e6, slash, False)
+
+
+def counts(
+    logits: list[float], token: int, rival: int, sampling: Sampling, borders: Borders
+) -> bool:
+    """Whether a rival is counted, by the margin where its score is the best of all."""
+    exact = np.array(logits, np.float32)
+    ranked_at = ((at, scores(exact, sampling, SEED, at)) for at in range(10_000))
+    position, ranked = next(each for each in ranked_at if int(np.argmax(each[1])) == rival)
+    behind = float(ranked[rival] - ranked[token]) * 1e6
+    found = margins(exact, token, sampling, SEED, position, borders)[0]
+    return abs(found - behind) <= 3
+
+
+def test_the_border_of_top_p_in_mass_is_no_rivals_and_nobodys_outside() -> None:
+    """Two entries of half the mass each, the second with exactly the border above it."""
+    alike, epsilon = [0.0, 0.0], Borders(0.1, 0.5)
+    assert not counts(alike, 0, 1, Sampling(top_p=600_000), epsilon)
+    assert counts(alike, 0, 1, Sampling(top_p=600_001), epsilon)
+    for top_p, is_outside in ((400_000, False), (399_999, True)):
+        found = margins(np.zeros(2, np.float32), 1, Sampling(top_p=top_p), SEED, 1, epsilon)
+        assert found[2] is is_outside
+
+
+def test_the_border_of_top_k_in_logits_is_no_rivals_and_outside_for_a_token() -> None:
+    two = Sampling(top_k=2)
+    assert not counts([3.0, 2.0, 1.5], 0, 1, two, BORDERS)
+    assert counts([3.0, 2.0, 1.4375], 0, 1, two, BORDERS)
+    for third, is_outside in ((1.5, True), (1.5625, False)):
+        logits = np.array([3.0, 2.0, third], np.float32)
+        assert margins(logits, 2, two, SEED, 1, BORDERS)[2] is is_outside
+
+
+def test_the_border_of_min_p_in_logits_is_a_rivals_and_nobodys_outside() -> None:
+    half, reach = Sampling(min_p=500_000), math.log(2)
+    for more, counted in ((0.0, True), (1e-9, False)):
+        assert counts([0.5, 0.0], 0, 1, half, Borders(0.0, reach - 0.5 + more)) is counted
+    for less, is_outside in ((0.0, False), (1e-9, True)):
+        borders = Borders(0.0, 1.0 - reach - less)
+        found = margins(np.array([1.0, 0.0], np.float32), 1, half, SEED, 1, borders)
+        assert found[2] is is_outside
+
+
+@pytest.mark.parametrize("rank", [1, 2, 5, 100, 299])
+def test_the_first_of_the_top_k_are_the_rivals_in_whatever_order_logits_come(rank: int) -> None:
+    random = np.random.default_rng(rank)
+    for position in range(40):
+        logits: Floats = (random.permutation(300) / 128).astype(np.float32)
+        sampling, token = Sampling(2_000_000, rank), int(np.argmax(logits))
+        ranked = scores(logits, sampling, SEED, position)
+        first = np.argsort(-logits)[:rank]
+        expected = float(ranked[first].max() - ranked[token]) * 1e6
+        found = margins(logits, token, sampling, SEED, position, Borders(0.0, 0.0))
+        assert found[0] == pytest.approx(expected, abs=3)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("likeliest", [8, 1024])
+def test_the_likelier_and_of_alike_the_first_hold_the_mass_of_top_p(
+    likeliest: int, alike: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half the mass is in more entries than are looked at first."""
+    monkeypatch.setattr(tokens, "_SORTED", likeliest)
+    sampling, nobody_above = Sampling(top_p=500_500), Borders(0.0, 1e9)
+    for position in range(40):
+        order = np.random.default_rng(position).permutation(300)
+        logits: Floats = (order * (not alike) / 256).astype(np.float32)
+        ranked = scores(logits, sampling, SEED, position)
+        mass = np.exp(logits.astype(np.float64))
+        above = [
+            mass[(logits > one) | ((logits == one) & (np.arange(300) < at))].sum() / mass.sum()
+            for at, one in enumerate(logits)
+        ]
+        rivals = [at for at in range(300) if above[at] < 0.5005]
+        token = int(np.argmax(logits))
+        expected = float(ranked[rivals].max() - ranked[token]) * 1e6
+        found = margins(logits, token, sampling, SEED, position, nobody_above)[0]
+        assert found == pytest.approx(expected, abs=3)
+
+
 def test_noise_of_a_logit_moves_no_token_over_the_border_of_min_p() -> None:
     """Measured: an honest token at 1.06 of the border by its own state, at .93 by a verifier's."""
     sampling = Sampling(800_000, min_p=50_000)
@@ -238,7 +322,7 @@ def test_each_threshold_is_exclusive_and_has_its_own_reason(
 def test_states_that_overflow_the_logits_are_missing_evidence() -> None:
     huge = np.full((40, 32), 0x7F7F, np.uint16)
     bad = replace(generated(Sampling()), finals=(huge,))
-    with pytest.raises(EvidenceError) as raised:
+    with pytest.raises(EvidenceError, match="too few verifiers' states") as raised:
         token_statistics([bad], head(), PROFILE)
     assert raised.value.reason is Reason.EVIDENCE_MISSING
 
@@ -246,8 +330,15 @@ def test_states_that_overflow_the_logits_are_missing_evidence() -> None:
 def test_a_token_without_a_head_row_is_missing_evidence() -> None:
     honest = generated(Sampling())
     bad = replace(honest, output=(*honest.output[:-1], VOCABULARY))
-    with pytest.raises(EvidenceError):
+    with pytest.raises(EvidenceError, match="without a head row"):
         token_statistics([bad], head(), PROFILE)
+
+
+def test_states_of_fewer_tokens_than_anothers_never_shorten_what_is_judged() -> None:
+    honest = generated(Sampling(), spoil=39)
+    first, *others = honest.finals
+    with pytest.raises(ValueError, match="zip"):
+        token_statistics([replace(honest, finals=(first[:-1], *others))], head(), PROFILE)
 
 
 def test_an_output_of_nothing_says_nothing() -> None:
@@ -285,11 +376,12 @@ def test_a_token_without_a_rival_leads_by_the_most_and_no_lead_is_larger() -> No
         assert averaged_leads(sure, rows, PROFILE) == (NO_RIVAL,)
 
 
-def test_tokens_whose_averaged_logits_are_not_finite_have_no_lead() -> None:
+@pytest.mark.parametrize("values", [(0x7F7F, 0x7F7F), (0x7F80, 0xFF80)], ids=["huge", "infinite"])
+def test_tokens_whose_averaged_logits_are_not_finite_have_no_lead(values: tuple[int, int]) -> None:
     honest = generated(Sampling())
-    spoilt = honest.finals[0].copy()
-    spoilt[3] = 0x7F7F
-    found = averaged_leads(replace(honest, finals=(spoilt, spoilt)), head(), PROFILE)
+    one, other = honest.finals[0].copy(), honest.finals[0].copy()
+    one[3], other[3] = values
+    found = averaged_leads(replace(honest, finals=(one, other)), head(), PROFILE)
     assert len(found) == 39
 
 

@@ -8,7 +8,7 @@ from verillm.request import Sampling
 from verillm.sampling import scores
 from verillm.tokens import Noisy
 
-SAMPLINGS = (Sampling(temperature=0), Sampling(), Sampling.of(2.0), Sampling.of(0.1))
+SAMPLINGS = (Sampling(0), Sampling(1), Sampling(), Sampling.of(2.0), Sampling.of(0.1))
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)

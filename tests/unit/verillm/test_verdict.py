@@ -284,6 +284,8 @@ def test_one_value_that_is_not_finite_slashes_an_inferencer_and_drops_a_verifier
     assert kind(verdict)[:2] == (Outcome.SLASH, Reason.NON_FINITE)
     verdict = judge_states([honest[0], honest[1], bad, honest[3]], PROFILE, [4])
     assert kind(verdict) == (Outcome.ACCEPT, Reason.NONE, (2,))
+    assert set(verdict.details.pairs) == {(0, 1), (0, 3), (1, 3)}, "it compares with nobody"
+    assert set(verdict.details.paper) == {(0, 1), (0, 3)}
 
 
 def test_the_papers_statistics_stand_beside_each_open_verifier_and_the_inferencer() -> None:
