@@ -112,6 +112,21 @@ def test_the_best_rival_is_that_of_the_scores_among_those_that_count(
     assert bool(none) is truncates(sampling)
 
 
+def test_a_rival_of_just_tau_above_the_token_counts(spec: ModelSpec, proven: ProvenHead) -> None:
+    item = Item(bytes(32), (1, 2), 3, SAMPLINGS["top-k"], Hash32(b"s" * 32))
+    final = bf16(np.random.default_rng(5).standard_normal(spec.hidden, np.float32))
+    logits = proven.rows.logits(to_floats(final)[None])[0]
+    first, exact = int(np.argmax(logits)), 0
+    for token in set(range(len(logits))) - {first}:
+        tau = round(float(logits[first] - logits[token]) * PPM)
+        if logits[first] != logits[token] + np.float32(tau / PPM):
+            continue
+        exact += 1
+        assert proven.best(final, item, 0, token, tau) == first
+        assert proven.best(final, item, 0, token, tau + 10) is None
+    assert exact > 0, "no logit is a whole number of ppm below the first"
+
+
 def test_a_state_without_finite_logits_has_no_rival_and_no_margin(
     spec: ModelSpec, proven: ProvenHead
 ) -> None:
