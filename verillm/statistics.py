@@ -24,6 +24,8 @@ FIRST_ZONE = 3
 """Positions 1..3 are far noisier than the rest of a prompt."""
 _EXPONENT_BIAS = 134  # 127, and 7 bits of mantissa below the point
 _HALF_WIDTH = 10  # shifts beyond these bounds all give 0 or the clamp
+_FAR_OF_NOTHING = 3e38
+"""Relative distance to a state of zeros; the median of two is finite still."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,10 +198,11 @@ def paper_statistics(x: Sequence[States], y: Sequence[States]) -> PaperStatistic
             (mine.finals, other.finals),
         )
     ]
-    a = np.concatenate([mine.ravel() for mine, _ in pairs] or [np.empty(0, np.uint16)])
-    b = np.concatenate([other.ravel() for _, other in pairs] or [np.empty(0, np.uint16)])
+    nothing = np.empty(0, np.uint16)
+    a, b = (np.concatenate([nothing, *(rows[side].ravel() for rows in pairs)]) for side in (0, 1))
     same = (a >> 7) == (b >> 7)
-    apart = np.abs((a & 0x7F).astype(np.int16) - (b & 0x7F).astype(np.int16))
+    one, another = a & 0x7F, b & 0x7F
+    apart = np.maximum(one, another) - np.minimum(one, another)
     norms = [_relative(mine, other) for mine, other in pairs if mine.size]
     return PaperStatistics(
         _share(~same),
@@ -252,6 +255,6 @@ def _share(hits: NDArray[np.bool_]) -> float:
 def _relative(x: Bits, y: Bits) -> NDArray[np.float64]:
     a, b = to_floats(x).astype(np.float64), to_floats(y).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.linalg.norm(a - b, axis=-1) / np.linalg.norm(b, axis=-1)
-    nowhere: NDArray[np.float64] = np.nan_to_num(relative, nan=0.0)
-    return nowhere
+        relative = np.linalg.norm(a - b, axis=1) / np.linalg.norm(b, axis=1)
+    finite: NDArray[np.float64] = np.nan_to_num(relative, posinf=_FAR_OF_NOTHING)
+    return finite

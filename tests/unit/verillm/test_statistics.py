@@ -253,7 +253,9 @@ def test_the_papers_mantissas_are_far_over_64_apart_and_near_up_to_4() -> None:
         return paper_statistics([x], [y])
 
     assert [compared(0x3F80, 0x4000 + apart).p_m for apart in (64, 65)] == [0.0, 1.0]
-    assert [compared(0x3F80, 0x3F80 + apart).p_w for apart in (4, 5)] == [1.0, 0.5]
+    for one in (0x3F80, 0x3F8B):
+        assert [compared(one, one + apart).p_w for apart in (4, 5)] == [1.0, 0.5]
+        assert [compared(one + apart, one).p_w for apart in (4, 5)] == [1.0, 0.5]
     assert compared(0x3F80, 0xBF80).mismatches == 2  # a sign is as much as an exponent
 
 
@@ -267,3 +269,5 @@ def test_the_papers_distance_is_the_median_over_positions_and_layers_relative_to
     zero = States((1, 2, 3), np.zeros_like(ones), np.zeros_like(ones[:, 0]))
     assert paper_statistics([zero], [zero]).relative_l2 == 0.0
     assert paper_statistics([zero, x], [zero, x]).p_e == 0.0
+    # Far beyond all others, and a number still.
+    assert 1e30 < paper_statistics([x], [zero]).relative_l2 < math.inf
