@@ -22,7 +22,7 @@ from verillm.chain.contract import Call, Chain, Status
 from verillm.chain.deployment import Config
 from verillm.chain.wallet import Outbox
 from verillm.errors import TransactionFailed
-from verillm.types import ChecksumAddress, JobId, Reason
+from verillm.types import ChecksumAddress, JobId, Outcome, Reason
 from verillm_node.config import DefendSettings
 from verillm_node.registry import free_stake
 from verillm_node.sending import send_all
@@ -30,6 +30,7 @@ from verillm_node.stakes import Stand, at_stake
 from verillm_node.store import Database
 from verillm_node.threads import blocking
 from verillm_node.view import View, is_forced
+from verillm_node.words import is_supported
 
 log = logging.getLogger(__name__)
 
@@ -83,9 +84,12 @@ class Pleader:
     def is_due(self, view: View, party: int, found: Stand | None) -> bool:
         """Whether what stands costs us more than the bond, and nothing else comes first.
 
-        States that are not finite are so for every committee.
+        States that are not finite are so for every committee; and what was said of the tokens in a
+        round refunds whatever a larger one finds of the states, so that the bond would be lost.
         """
         if found is None or view.is_late or not self.settings.reverify:
+            return False
+        if found.outcome is Outcome.REFUND and is_supported(view):
             return False
         forced = is_forced(view, self.terms.forced_every)
         if view.state.status is Status.CLAIMED and forced:

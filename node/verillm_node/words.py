@@ -34,12 +34,16 @@ AGAIN_SECONDS = 15.0
 Word = tuple[Attestation, Sequence[bytes]]
 
 
-def has_reason(view: View) -> bool:
-    """Whether a claim or a round brought the committee's word, or a proof's, with it."""
+def is_supported(view: View) -> bool:
+    """Whether a round was given the committee's word, or a proof's, when it began or since."""
     opened = view.history.challenged
     brought = opened is not None and opened.event.reason != Reason.NONE
-    supported = view.history.first(Supported) is not None
-    return brought or supported or view.claiming.reason in ATTESTED
+    return brought or view.history.first(Supported) is not None
+
+
+def has_reason(view: View) -> bool:
+    """Whether a claim or a round brought the committee's word, or a proof's, with it."""
+    return is_supported(view) or view.claiming.reason in ATTESTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ gained. Here the ways to an end are taken on purpose, so that no outcome is left
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -19,6 +19,9 @@ from tests.chain.town import CONFIG, Town, inhabited
 from verillm.chain import events
 from verillm.settlement import Way
 from verillm.types import Outcome, Reason
+from verillm_verifier import facts
+from verillm_verifier.errors import InconsistentChain
+from verillm_verifier.money import check_money
 
 SIZE = 3
 CLAIMS = [
@@ -159,6 +162,20 @@ def check(town: Town, story: Story) -> None:
     with town.beside.undone():
         tell(town, story)
         town.beside.compare()
+        audit(town)
+
+
+def audit(town: Town) -> None:
+    """A stranger recomputes everyone's money from the chain, and notices a unit that moved."""
+    known = facts.read(town.beside.chain, town.beside.watched.jobs[-1])
+    facts.check(known)
+    check_money(known)
+    job, scheduler = known.history.job_id, known.posting.quote.scheduler
+    made = (events.Paid(job, known.posting.worker, 1), events.Slashed(job, scheduler, 1))
+    last = known.history.events[-1]
+    told = (*known.history.events, *(replace(last, event=event) for event in made))
+    with pytest.raises(InconsistentChain, match="demands"):
+        check_money(replace(known, history=events.JobHistory(job, told)))
 
 
 @settings(max_examples=12, deadline=None, derandomize=True, phases=[Phase.generate])

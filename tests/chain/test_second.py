@@ -18,13 +18,14 @@ from tests.chain.town import CONFIG, Town, inhabited
 from tests.reference import Network, appeals as reference
 from tests.reference.state import Appeal
 from verillm.appeal import size_of
-from verillm.chain import appeals
+from verillm.chain import appeals, events
 from verillm.chain.reads import Status
 from verillm.hashing import keccak
 from verillm.second import conclude, ending_of
 from verillm.types import ChecksumAddress, Outcome, Reason
 from verillm_verifier import facts
 from verillm_verifier.audit import reverified
+from verillm_verifier.errors import InconsistentChain
 from verillm_verifier.money import check_money
 
 ONE = replace(SMALL, committee=1)
@@ -284,11 +285,24 @@ def audit(town: Town, case: Case) -> None:
     known = facts.read(town.beside.chain, town.work.id_of(case))
     facts.check(known)
     check_money(known)
+    power_a_unit_that_moved_is_found(known)
     concluded = known.history.first(appeals.Concluded)
     if concluded is not None:
         found = reverified(known)
         said = Outcome.INCONCLUSIVE if found is None else found.outcome
         assert said is concluded.event.outcome
+
+
+def power_a_unit_that_moved_is_found(known: facts.Facts) -> None:
+    """Except after a proof: what was free of whom it convicted is in no event."""
+    if known.history.all(events.Convicted):
+        return
+    job, worker = known.history.job_id, known.posting.worker
+    made = (events.Paid(job, worker, 1), events.Slashed(job, known.posting.quote.scheduler, 1))
+    last = known.history.events[-1]
+    told = (*known.history.events, *(replace(last, event=event) for event in made))
+    with pytest.raises(InconsistentChain, match="demands"):
+        check_money(replace(known, history=events.JobHistory(job, told)))
 
 
 @settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.generate])

@@ -2,17 +2,40 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verillm.chain import appeals
-from verillm.chain.events import Answered, Burnt, Convened, Convicted, Paid, Replaced, Slashed
-from verillm.records import Posting
+from verillm.chain.deployment import ZERO_ADDRESS
+from verillm.chain.events import (
+    Answered,
+    Burnt,
+    Convened,
+    Convicted,
+    Paid,
+    Replaced,
+    Slashed,
+    Supported,
+)
+from verillm.draw import draw, is_forced
+from verillm.records import Posting, Sealing
 from verillm.second import Concluded, conclude, ending_of
-from verillm.settlement import Claim, Ending, Settlement, Stakes, Terms, Way, settle
-from verillm.types import ChecksumAddress
-from verillm_verifier.again import second_of
+from verillm.settlement import (
+    Claim,
+    Ending,
+    Judged,
+    Settlement,
+    Stakes,
+    Terms,
+    Way,
+    adjudicate,
+    settle,
+)
+from verillm.types import ChecksumAddress, Outcome, Reason
+from verillm_verifier.again import attested, second_of
 from verillm_verifier.errors import InconsistentChain
 from verillm_verifier.facts import Facts
+
+_ATTESTED = frozenset(range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +60,9 @@ def moved(facts: Facts) -> Moved:
 def check_money(facts: Facts) -> Moved:
     """The money that moved; InconsistentChain if it is not what the outcome demands.
 
-    A final job's payments less its slashes are its escrow. Where no public round was held, every
-    account's share is recomputed too, re-verified or not.
+    A final job's payments less its slashes are its escrow. Every account's share is recomputed
+    too, whatever was held before the end, except where a proof or a summons left no event of what
+    was free or locked.
     """
     found = moved(facts)
     if facts.history.finalized is None:
@@ -53,7 +77,7 @@ def check_money(facts: Facts) -> Moved:
 
 def _expected(facts: Facts) -> Moved | None:
     finalized, posting, sealing = facts.history.finalized, facts.posting, facts.sealing
-    if finalized is None or facts.history.challenged is not None or facts.ender is None:
+    if finalized is None or facts.ender is None:
         return None
     if sealing is None and facts.history.first(Convened) is not None:
         return None  # locks of who was summoned are in no event
@@ -61,6 +85,8 @@ def _expected(facts: Facts) -> Moved | None:
         return None  # what was free of a party after the end is in no event
     if facts.history.first(appeals.ReverificationAsked) is not None:
         return _again(facts)
+    if facts.history.challenged is not None:
+        return _after_round(facts)
     fee, locks = (0, ()) if sealing is None else (sealing.fee, sealing.locks)
     stakes = Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
     way, unpaid = Way.LOST, frozenset[int]()
@@ -75,20 +101,92 @@ def _expected(facts: Facts) -> Moved | None:
 
 
 def _again(facts: Facts) -> Moved | None:
-    """What a re-verification of a claim leaves to everyone; None where a proof ended it."""
-    asked, claiming = facts.history.first(appeals.ReverificationAsked), facts.claiming
-    sealing, concluded = facts.sealing, facts.history.first(appeals.Concluded)
-    if asked is None or claiming is None or sealing is None or concluded is None:
+    """What a re-verification leaves to everyone; None where a proof ended it."""
+    asked = facts.history.first(appeals.ReverificationAsked)
+    concluded = facts.history.first(appeals.Concluded)
+    sealing, held = facts.sealing, _held(facts)
+    if asked is None or sealing is None or concluded is None:
         return None
     posting, second = facts.posting, second_of(facts)
-    size = len(sealing.committee)
-    unpaid = frozenset(k for k in range(1, size + 1) if not claiming.paid >> (k - 1) & 1)
-    claim = Claim(claiming.outcome, claiming.reason, unpaid)
-    fee, locks = sealing.fee, sealing.locks
-    stakes = Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
-    ending = ending_of(claim, size, second)
+    judged, attested_by_then = (None, Reason.NONE) if held is None else held
+    ending = ending_of(_claim(facts), len(sealing.committee), second, judged, attested_by_then)
+    ending = _bound(facts, sealing, ending)
+    stakes = _stakes(posting, sealing)
     paid = conclude(_terms(facts), stakes, facts.config.reverify_bond, ending, second)
-    return _by_account(facts, posting, paid.shares, _of_second(facts, asked.event.requester, paid))
+    beside = _of_second(facts, asked.event.requester, paid)
+    if held is not None:
+        by_reason = concluded.event.stands and _by_reason(facts, *held)
+        beside[0][_challenger(facts, ending, by_reason)] += paid.shares.challenger
+    return _by_account(facts, posting, paid.shares, beside)
+
+
+# ── A public round ───────────────────────────────────────────────────────────────────────────────
+def _after_round(facts: Facts) -> Moved | None:
+    """What the verdict of a public round leaves to everyone; None where a proof ended it."""
+    sealing, held = facts.sealing, _held(facts)
+    if sealing is None or held is None:
+        return None
+    ending = _bound(facts, sealing, adjudicate(_claim(facts), *held))
+    shares = settle(_terms(facts), _stakes(facts.posting, sealing), ending)
+    challenger = _challenger(facts, ending, _by_reason(facts, *held))
+    return _by_account(facts, facts.posting, shares, (Counter({challenger: shares.challenger}), 0))
+
+
+def _held(facts: Facts) -> tuple[Judged, Reason] | None:
+    """What the contract computed from a public round's openings, and what was attested by its end.
+
+    Where an attested reason had decided before it was judged, the event names that: then the states
+    had not rejected, and whether they had accepted moves nothing.
+    """
+    said, sealing = facts.history.judged, facts.sealing
+    if said is None or sealing is None:
+        return None
+    event, parties = said.event, range(len(sealing.committee) + 1)
+    outcome = Outcome.ACCEPT if event.reason in _ATTESTED else event.outcome
+    lost = frozenset(party for party in parties if event.lost >> party & 1)
+    unpaid = frozenset(k for k in parties[1:] if not event.paid >> (k - 1) & 1)
+    return Judged(outcome, lost, unpaid), attested(facts)
+
+
+def _by_reason(facts: Facts, judged: Judged, reason: Reason) -> bool:
+    """Whether a reason decided that the chain cannot recompute."""
+    return adjudicate(_claim(facts), judged, reason).outcome is not judged.outcome
+
+
+def _challenger(facts: Facts, ending: Ending, by_reason: bool) -> ChecksumAddress:
+    """Who opened the round; who brought it its reason, where that decided against the claim."""
+    opened, supported = facts.history.challenged, facts.history.first(Supported)
+    if by_reason and ending.way is Way.OVERTURNED and supported is not None:
+        return supported.event.finder
+    if opened is None:
+        raise InconsistentChain("judged without a challenge")
+    return opened.event.challenger
+
+
+def _bound(facts: Facts, sealing: Sealing, ending: Ending) -> Ending:
+    """With whether a challenger had a bond to lose, and whether the draw demanded the round.
+
+    Of a claim that is appealed itself nothing hung on either; a challenge by a proof had no bond,
+    and no claim that it speaks against is upheld.
+    """
+    held, every = facts.history.judged is not None, facts.config.forced_every
+    seed = draw(sealing.secret, facts.posting.commitment, sealing.beacon)
+    forced = held and is_forced(seed, every)
+    return replace(ending, bonded=held and not forced, forced=forced)
+
+
+def _claim(facts: Facts) -> Claim | None:
+    claiming, sealing = facts.claiming, facts.sealing
+    if claiming is None or sealing is None or claiming.claimer == ZERO_ADDRESS:
+        return None
+    members = range(1, len(sealing.committee) + 1)
+    unpaid = frozenset(k for k in members if not claiming.paid >> (k - 1) & 1)
+    return Claim(claiming.outcome, claiming.reason, unpaid)
+
+
+def _stakes(posting: Posting, sealing: Sealing) -> Stakes:
+    fee, locks = sealing.fee, sealing.locks
+    return Stakes(posting.job.max_fee, fee, posting.lock, posting.bond, locks)
 
 
 def _of_second(
@@ -126,7 +224,7 @@ def _by_account(
     sums[posting.job.client] += shares.client
     sums[posting.worker] += shares.inferencer
     sums[posting.quote.scheduler] += shares.scheduler
-    if facts.claiming is not None:
+    if facts.claiming is not None and facts.claiming.claimer != ZERO_ADDRESS:
         sums[facts.claiming.claimer] += shares.claimer
     if facts.ender is not None:
         sums[facts.ender] += shares.caller

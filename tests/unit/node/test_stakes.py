@@ -17,6 +17,8 @@ from verillm.settlement import share
 from verillm.signing import job_id
 from verillm.types import Hash32, Outcome, Reason
 from verillm_node import own
+from verillm_node.config import DefendSettings
+from verillm_node.plead import Pleader
 from verillm_node.stakes import Stand, at_stake, stand
 from verillm_node.view import NO_HASH, View
 
@@ -144,3 +146,18 @@ def test_a_task_that_is_not_the_jobs_gives_no_texts(world: World) -> None:
     item = replace(mine.task.items[0], salt=Hash32(b"x" * 32))
     mine.task = replace(mine.task, items=(item, *mine.task.items[1:]))
     assert own.contents(view, world.spec, mine, world.committed[0]) is None
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUND, Outcome.SLASH])
+@pytest.mark.parametrize("said", [False, True])
+def test_nobody_asks_where_what_was_said_of_the_tokens_refunds_whatever_is_found(
+    world: World, outcome: Outcome, said: bool
+) -> None:
+    verdict = judged(world, outcome, Reason.STATES_DIFFER, 0, 0b111)
+    job = job_id(DOMAIN, world.posting.job)
+    word = (Supported(job, ZERO_ADDRESS, Reason.MARGIN_MEAN, 100),) if said else ()
+    view = viewed(world, Status.JUDGED, claimed(world, Outcome.ACCEPT, Reason.NONE), verdict, *word)
+    nobody: Any = None
+    terms = replace(TERMS, reverify_bond=1, forced_every=0)
+    pleader = Pleader(nobody, terms, ZERO_ADDRESS, nobody, nobody, DefendSettings())
+    assert pleader.is_due(view, 0, stand(view)) is (outcome is Outcome.SLASH or not said)
