@@ -376,6 +376,13 @@ def test_a_token_without_a_rival_leads_by_the_most_and_no_lead_is_larger() -> No
         assert averaged_leads(sure, rows, PROFILE) == (NO_RIVAL,)
 
 
+def test_whoever_is_clearly_above_a_token_is_its_rival_though_none_is_surely_kept() -> None:
+    rows = HeadArray(np.array([[3.0], [2.9375], [-9.0]], np.float32))
+    forged = Generated(1, (2,), Sampling.of(0.1, 1), SEED, (np.full((1, 1), 0x3F80, np.uint16),))
+    (lead,) = averaged_leads(forged, rows, PROFILE)
+    assert lead < -5_000_000
+
+
 @pytest.mark.parametrize("values", [(0x7F7F, 0x7F7F), (0x7F80, 0xFF80)], ids=["huge", "infinite"])
 def test_tokens_whose_averaged_logits_are_not_finite_have_no_lead(values: tuple[int, int]) -> None:
     honest = generated(Sampling())
