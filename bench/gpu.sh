@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every figure of the serving engine on one GPU, in under 8 minutes; on a machine without one it is
-# a dry run on a tiny shape.
+# Every figure of the serving engine on one GPU, in under 8 minutes, and of two where there are two;
+# on a machine without one it is a dry run on a tiny shape.
 #
 #     bench/gpu.sh [SHAPE] [FOLDER]
 #
@@ -38,4 +38,8 @@ step 60 "roofline against measured" \
     "$python" bench/roofline.py --shape "$shape" --measured "$folder/eager.json"
 step 170 "throughput, compiled" \
     "$python" bench/serving.py --model "$folder" "${options[@]}" --compiled --only throughput
+if gpus=$(nvidia-smi -L 2>/dev/null | wc -l) && [ "$gpus" -gt 1 ]; then
+    step 150 "two devices, two stages" \
+        "$python" bench/parallel.py --model "$folder" --devices 2 --stages 2
+fi
 printf '\n== done in %s s\n' "$SECONDS"

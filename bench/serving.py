@@ -120,7 +120,7 @@ def plain(engine: VllmEngine) -> Iterator[Any]:
     model = runner.get_model()
     shown, layers = model.forward, model.model.aux_hidden_state_layers
     ours = runner.sampler
-    runner._model_forward, model.compute_logits = hooks._forward, hooks._compute_logits
+    runner._model_forward, model.compute_logits = hooks._forward, hooks.head._compute_logits
     runner.sampler = Sampler()
     if not engine._options.compiled:
         del model.forward
@@ -131,7 +131,7 @@ def plain(engine: VllmEngine) -> Iterator[Any]:
         if not engine._options.compiled:
             model.set_aux_hidden_state_layers(layers)
             model.forward = shown
-        runner._model_forward, model.compute_logits = hooks._pass, hooks._logits
+        runner._model_forward, model.compute_logits = hooks._pass, hooks.head._logits
         runner.sampler = ours
 
 

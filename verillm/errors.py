@@ -22,6 +22,7 @@
     │   │   ├── EngineVersion (engine_version)
     │   │   ├── AttentionUnsupported (attention_unsupported)
     │   │   ├── ParallelUnsupported (parallel_unsupported)
+    │   │   ├── DeviceLost (device_lost)
     │   │   ├── ModelNotTraceable (model_not_traceable)
     │   │   └── EngineOutOfMemory (out_of_memory)
     │   └── NonFiniteLogits (non_finite_logits)
@@ -243,10 +244,18 @@ class AttentionUnsupported(EngineUnavailable):
 
 
 class ParallelUnsupported(EngineUnavailable):
-    """The engine would split the model over devices, where nothing captures its states."""
+    """The model cannot be split over so many devices, or they are not there."""
 
     code = "parallel_unsupported"
-    remedy = "Set engine.devices = 1: run one worker on each device."
+    remedy = "Set engine.devices to a divisor of the model's heads, and with engine.stages to no \
+more than this machine has."
+
+
+class DeviceLost(EngineUnavailable):
+    """A process that held a part of the model ended, failed, or did not answer in time."""
+
+    code = "device_lost"
+    remedy = "Restart the worker; its log says what the process of that rank ended with."
 
 
 class ModelNotTraceable(EngineUnavailable):

@@ -67,7 +67,8 @@ class EngineSettings:
     compiled: bool = False
     """vLLM only: torch.compile, and CUDA graphs on GPUs; a start takes minutes."""
     devices: int = 1
-    """vLLM only: devices that share the model; more than one is refused at start."""
+    stages: int = 1
+    """vLLM only: devices that share each layer, and stages of layers, each of so many devices."""
     states_memory_mib: int = 4096
     states_disk_mib: int = 65536
     """vLLM only: captured states of running tasks, in memory and then in `home`."""

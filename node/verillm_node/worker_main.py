@@ -79,6 +79,7 @@ def make_engine(settings: EngineSettings, devnet: bool, home: Path | None = None
         options |= {
             "compiled": settings.compiled,
             "devices": settings.devices,
+            "stages": settings.stages,
             "states_memory": settings.states_memory_mib << 20,
             "states_disk": settings.states_disk_mib << 20,
             "states_folder": home,

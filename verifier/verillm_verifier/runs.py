@@ -52,13 +52,21 @@ class Setup:
     share: float = 1.0
     kind: Kind | None = None
     """Another engine than the plan's."""
+    devices: int = 1
+    stages: int = 1
+    """vLLM only."""
 
     def options(self, kind: Kind) -> dict[str, Any]:
         """Return the engine's options."""
         if kind == "tiny":
             return {"max_batch": self.rows}
         if kind == "vllm":
-            return {"max_batch": self.rows, "chunk": self.chunk, "max_tokens": VLLM_TOKENS}
+            parts = {"devices": self.devices, "stages": self.stages}
+            return parts | {
+                "max_batch": self.rows,
+                "chunk": self.chunk,
+                "max_tokens": VLLM_TOKENS,
+            }
         return {"max_batch": self.rows, "chunk": self.chunk, "attention": self.attention}
 
 

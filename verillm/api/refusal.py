@@ -62,6 +62,7 @@ _STATUS_OF_CODE: Final[Mapping[str, int]] = {
     "contract_wallet": 403,
     "too_many_requests": 429,
     "engine_unavailable": 503,
+    "device_lost": 503,
     "out_of_memory": 503,
     "no_workers": 503,
     "worker_failed": 502,

@@ -6,6 +6,7 @@ out, so memory per position is fixed.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -113,6 +114,7 @@ class RunningTask:
         self.on_token = on_token
         self.future: Future[Trace] = Future()
         self.done: dict[int, TraceItem] = {}
+        self._ending = threading.Lock()
 
     @property
     def is_over(self) -> bool:
@@ -121,12 +123,16 @@ class RunningTask:
 
     def fail(self, error: BaseException) -> None:
         """Give the future its exception, unless it was cancelled."""
-        if not self.future.done() and self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
+        with self._ending:
+            if not self.future.done() and self.future.set_running_or_notify_cancel():
+                self.future.set_exception(error)
 
     def finish(self, generation: Generation) -> None:
         """Take an item's trace; with the last item the future gets the task's."""
         self.done[generation.index] = generation.trace()
-        if len(self.done) == len(self.task.items) and self.future.set_running_or_notify_cancel():
-            items = tuple(self.done[index] for index in range(len(self.task.items)))
-            self.future.set_result(Trace(task_hash=self.hash, items=items))
+        if len(self.done) < len(self.task.items):
+            return
+        items = tuple(self.done[index] for index in range(len(self.task.items)))
+        with self._ending:
+            if not self.future.done() and self.future.set_running_or_notify_cancel():
+                self.future.set_result(Trace(task_hash=self.hash, items=items))

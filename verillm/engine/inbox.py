@@ -81,7 +81,10 @@ class Inbox(ABC, Generic[G]):
             self._closing = True
             self._changed.notify()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._join()
+
+    def _join(self) -> None:
+        self._thread.join()
 
     @abstractmethod
     def _run(self) -> None:

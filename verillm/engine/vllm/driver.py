@@ -12,8 +12,6 @@ its tokens were chosen from them: what is computed again is not kept again.
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -24,6 +22,7 @@ from verillm.engine.generation import Generation, Limits, RunningTask, Spent
 from verillm.engine.inbox import Inbox
 from verillm.engine.vllm.choosing import Choice, choose_batch
 from verillm.engine.vllm.head import Head
+from verillm.engine.vllm.keeper import Keeper
 from verillm.engine.vllm.rows import Room
 from verillm.errors import EngineOutOfMemory, EngineUnavailable, VeriLLMError
 from verillm.model import Shape
@@ -35,6 +34,8 @@ log = logging.getLogger(__name__)
 
 ROOM_SECONDS = 10.0
 POLL_SECONDS = 0.05
+STUCK_SECONDS = 10.0
+"""A thread that was told of its device's loss has so long to notice itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +58,10 @@ class Listener(Protocol):
         """Return a token for the last row of each span of the same pass; logits are rounded to
         bfloat16.
         """
+        ...
+
+    def lost(self, error: VeriLLMError) -> None:
+        """Hear, from any thread, that nothing more will come, also of a pass that never ends."""
         ...
 
 
@@ -122,31 +127,6 @@ class Request:
         return self.error is not None or self.generation.running.is_over
 
 
-class Keeper:
-    """The thread that keeps states, off the path of the next forward pass."""
-
-    def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self.spent = 0.0
-        self._thread = threading.Thread(target=self._run, name="verillm-keeper", daemon=True)
-        self._thread.start()
-
-    def put(self, work: Callable[[], None]) -> None:
-        """Queue something; it runs after all that was queued before."""
-        self._work.put(work)
-
-    def close(self) -> None:
-        """Finish what is queued."""
-        self._work.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            began = time.perf_counter()
-            work()
-            self.spent += time.perf_counter() - began
-
-
 class Driver(Inbox[KeptGeneration]):
     """Owns the running batch; submits from any thread, steps in its own."""
 
@@ -176,7 +156,7 @@ class Driver(Inbox[KeptGeneration]):
         try:
             self._started.result()
         except BaseException:
-            self._thread.join()
+            self.close()
             raise
 
     def _run(self) -> None:
@@ -184,10 +164,10 @@ class Driver(Inbox[KeptGeneration]):
             serving = self._load(self)
         except BaseException as error:  # noqa: BLE001 - `start` raises it where it was called
             self.keeper.close()
-            self._started.set_exception(error)
+            self._end_start(error)
             return
         self._serving = serving
-        self._started.set_result(None)
+        self._end_start(None)
         while self._wait_for_work():
             self._drop_lost(serving)
             self._admit(serving)
@@ -196,6 +176,21 @@ class Driver(Inbox[KeptGeneration]):
         self.keeper.close()
         self._fail_open()
         serving.close()
+
+    def _end_start(self, error: BaseException | None) -> None:
+        with self._changed:
+            if self._started.done():
+                return
+            if error is None:
+                self._started.set_result(None)
+            else:
+                self._started.set_exception(error)
+
+    def _join(self) -> None:
+        """Wait for the thread; not for ever if it waits itself for a device that is gone."""
+        while self._broken is None and self._thread.is_alive():
+            self._thread.join(POLL_SECONDS)
+        self._thread.join(STUCK_SECONDS)
 
     def _is_busy(self) -> bool:
         return bool(self._requests)
@@ -281,11 +276,21 @@ class Driver(Inbox[KeptGeneration]):
             serving.abort(names)
         except Exception:
             log.exception("engine_broken")
-            with self._changed:
-                self._broken = EngineUnavailable(f"vLLM does not recover from: {error}")
-                for running in self._tasks.values():
-                    running.fail(self._broken)
-                self._waiting.clear()
+            self._refuse(EngineUnavailable(f"vLLM does not recover from: {error}"))
+
+    def _refuse(self, error: VeriLLMError) -> None:
+        """Fail everything, and whatever is submitted from now on, with the first such error."""
+        with self._changed:
+            self._broken = self._broken or error
+            for running in self._tasks.values():
+                running.fail(self._broken)
+            self._waiting.clear()
+
+    def lost(self, error: VeriLLMError) -> None:
+        """Refuse everything; the thread may be inside a step that never ends."""
+        log.error("devices_lost", extra={"error": str(error)})
+        self._refuse(error)
+        self._end_start(error)
 
     # Called by the hooks, inside a step.
 

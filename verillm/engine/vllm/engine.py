@@ -10,6 +10,7 @@ from verillm.engine import Dtype, OnToken, WeightTransform
 from verillm.engine.folder import FolderFacts
 from verillm.engine.generation import Limits, Spent
 from verillm.engine.vllm.driver import Driver
+from verillm.engine.vllm.ranks import Layout
 from verillm.engine.vllm.rows import GIB, Room
 from verillm.engine.vllm.serving import Options, load
 from verillm.errors import EngineUnavailable
@@ -22,8 +23,9 @@ class VllmEngine(FolderFacts):
     """`Engine` on vLLM; see `verillm.engine.vllm` for what stands where.
 
     `max_batch` requests run at once, over a key-value cache of `max_tokens`; a pass takes at most
-    `chunk` tokens. `attention` names vLLM's backend, None leaves it the choice. Captured states of
-    running tasks take `states_memory` bytes, then up to `states_disk` in `states_folder`.
+    `chunk` tokens. `devices` share each layer, in `stages` that follow one another, with a process
+    for each beside this one. `attention` names vLLM's backend, None leaves it the choice. Captured
+    states of running tasks take `states_memory` bytes, then up to `states_disk` in `states_folder`.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class VllmEngine(FolderFacts):
         attention: str | None = None,
         compiled: bool = False,
         devices: int = 1,
+        stages: int = 1,
         max_batch: int = 16,
         max_tokens: int = 65_536,
         chunk: int = 512,
@@ -44,8 +47,9 @@ class VllmEngine(FolderFacts):
     ) -> None:
         super().__init__(folder)
         self._limits = Limits(rows=max_batch, tokens=max_tokens, chunk=chunk)
+        layout = Layout(devices, stages)
         self._options = Options(
-            dtype, max_batch, max_tokens, chunk, attention, compiled, weights, devices=devices
+            dtype, max_batch, max_tokens, chunk, attention, compiled, weights, layout=layout
         )
         self._room = Room(states_memory, states_disk, states_folder)
         self._driver: Driver | None = None

@@ -16,27 +16,49 @@ from verillm.engine.vllm.driver import Listener, Span
 from verillm.types import Bits
 
 
-class Hooks:
-    """What stands around one model runner's forward pass, head and sampler."""
+class CommittedHead:
+    """Stands around a model's head, so that its logits are those of committed states."""
 
-    def __init__(self, runner: Any, listener: Listener) -> None:
-        self._runner = runner
-        self._listener = listener
-        self._model = runner.get_model()
-        self._finals: Any = None
-        self._forward: Callable[..., Any] = runner._model_forward
-        self._compute_logits: Callable[..., Any] = self._model.compute_logits
-        self.last: list[str] = []
-        runner._model_forward = self._pass
-        self._model.compute_logits = self._logits
-        runner.sampler = _sampler(self._sample)
+    def __init__(self, runner: Any) -> None:
+        self._device = runner.device
+        model = runner.get_model()
+        self._compute_logits: Callable[..., Any] = model.compute_logits
+        self.finals: Any = None
+        model.compute_logits = self._logits
 
     def logits_of(self, finals: Bits) -> Any:
         """Return the engine's own logits of committed final states."""
         import torch
 
         states = torch.from_numpy(finals.view(np.int16)).view(torch.bfloat16)
-        return _rounded(self._logits(states.to(self._runner.device)))
+        return _rounded(self._logits(states.to(self._device)))
+
+    def _logits(self, hidden: Any) -> Any:
+        """Compute logits of the final states as they are committed: rounded to bfloat16."""
+        import torch
+
+        self.finals = hidden.to(torch.bfloat16)
+        return self._compute_logits(self.finals.to(hidden.dtype))
+
+
+class Hooks:
+    """What stands around one model runner's forward pass, head and sampler.
+
+    `share` tells chosen tokens to whoever else holds a part of the head.
+    """
+
+    def __init__(
+        self, runner: Any, listener: Listener, share: Callable[[list[int]], None] | None = None
+    ) -> None:
+        self._runner = runner
+        self._listener = listener
+        self._share = share
+        self._model = runner.get_model()
+        self._forward: Callable[..., Any] = runner._model_forward
+        self.head = CommittedHead(runner)
+        self.last: list[str] = []
+        runner._model_forward = self._pass
+        runner.sampler = sampler(self._sample, runner.device)
 
     def _pass(self, *arguments: Any, **more: Any) -> Any:
         final = self._forward(*arguments, **more)
@@ -56,19 +78,14 @@ class Hooks:
             tokens = batch.token_ids_cpu[index, position : position + count].copy()
             yield Span(name, position, tokens)
 
-    def _logits(self, hidden: Any) -> Any:
-        """Compute logits of the final states as they are committed: rounded to bfloat16."""
+    def _sample(self, logits: Any) -> list[int]:
         import torch
 
-        self._finals = hidden.to(torch.bfloat16)
-        return self._compute_logits(self._finals.to(hidden.dtype))
-
-    def _sample(self, logits: Any) -> Any:
-        import torch
-
-        finals = self._finals.contiguous().view(torch.int16).cpu().numpy().view(np.uint16)
+        finals = self.head.finals.contiguous().view(torch.int16).cpu().numpy().view(np.uint16)
         tokens = self._listener.choose(finals, _rounded(logits))
-        return torch.tensor(tokens, dtype=torch.int32, device=logits.device)[:, None]
+        if self._share is not None:
+            self._share(tokens)
+        return tokens
 
 
 def _rounded(logits: Any) -> Any:
@@ -100,13 +117,14 @@ def _leaving(states: list[Any], rows: int) -> Callable[[], Bits]:
     return arrived
 
 
-def _sampler(sample: Callable[[Any], Any]) -> Any:
+def sampler(sample: Callable[[Any], list[int]], device: Any) -> Any:
     """Return a module in the place of vLLM's sampler."""
     import torch
     from vllm.v1.outputs import SamplerOutput
 
     class Sampler(torch.nn.Module):
         def forward(self, logits: Any, sampling_metadata: Any, **_: Any) -> Any:
-            return SamplerOutput(sampled_token_ids=sample(logits), logprobs_tensors=None)
+            tokens = torch.tensor(sample(logits), dtype=torch.int32, device=device)[:, None]
+            return SamplerOutput(sampled_token_ids=tokens, logprobs_tensors=None)
 
     return Sampler()

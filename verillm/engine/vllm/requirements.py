@@ -5,9 +5,12 @@ The hooks read vLLM's model runner, which is no public interface: every minor ve
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
+from verillm.engine.vllm.ranks import Layout
 from verillm.errors import (
     AttentionUnsupported,
     EngineMissing,
@@ -55,11 +58,42 @@ def check_attention(name: str | None) -> None:
         raise AttentionUnsupported(f"attention backend {name}: one of {', '.join(ATTENTION)}")
 
 
-def check_devices(count: int) -> None:
-    """Raise `ParallelUnsupported` for more than one device.
+def check_devices(layout: Layout) -> None:
+    """Raise `ParallelUnsupported` if the layout asks for more devices than there are."""
+    if layout.devices < 1 or layout.stages < 1:
+        raise ParallelUnsupported(
+            f"{layout.devices} devices and {layout.stages} stages: both count from 1"
+        )
+    if layout.world > 1 and layout.world > (there := count_devices()):
+        raise ParallelUnsupported(
+            f"{layout.devices} devices in {layout.stages} stages are {layout.world}, "
+            f"and {there} are here"
+        )
 
-    Over several, vLLM runs each part of the model in a process of its own, with no hooks there; and
-    partial sums that cross devices are rounded in another order than any profile was calibrated on.
-    """
-    if count != 1:
-        raise ParallelUnsupported(f"a worker's vLLM runs on one device, not on {count}")
+
+def count_devices() -> int:
+    """Number of GPUs; without any, of processor cores that this process may use."""
+    import torch
+
+    return torch.cuda.device_count() or len(os.sched_getaffinity(0))
+
+
+def check_split(folder: Path, layout: Layout) -> None:
+    """Raise `ParallelUnsupported` if a model's sizes cannot be shared so."""
+    if layout.world == 1:
+        return
+    from transformers import AutoConfig
+
+    text = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
+    heads = text.num_attention_heads
+    keys = getattr(text, "num_key_value_heads", None) or heads
+    wide = getattr(text, "intermediate_size", None) or layout.devices
+    for count, what in ((heads, "attention heads"), (wide, "intermediate dimensions")):
+        if count % layout.devices:
+            raise ParallelUnsupported(f"{count} {what} do not divide by {layout.devices} devices")
+    if keys % layout.devices and layout.devices % keys:
+        raise ParallelUnsupported(
+            f"{keys} key-value heads do not divide by {layout.devices} devices, nor these by them"
+        )
+    if layout.stages > text.num_hidden_layers:
+        raise ParallelUnsupported(f"{text.num_hidden_layers} layers in {layout.stages} stages")

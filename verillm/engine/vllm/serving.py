@@ -14,7 +14,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,19 @@ from verillm.engine.bits import to_bits
 from verillm.engine.config import ModelConfig, read_config
 from verillm.engine.vllm import noise
 from verillm.engine.vllm.driver import Listener
+from verillm.engine.vllm.executor import make_executor
+from verillm.engine.vllm.follower import LOGITS
 from verillm.engine.vllm.head import LEAST_SHARE, HeadRows, measure_slack
 from verillm.engine.vllm.hooks import Hooks
-from verillm.engine.vllm.requirements import check_attention, check_devices, check_installed
+from verillm.engine.vllm.loading import loader_name, register_loader
+from verillm.engine.vllm.ranks import Layout, Ranks
+from verillm.engine.vllm.requirements import (
+    check_attention,
+    check_devices,
+    check_installed,
+    check_split,
+)
+from verillm.engine.vllm.seat import Seat
 from verillm.engine.weights import tensors
 from verillm.errors import (
     AttentionUnsupported,
@@ -58,7 +69,8 @@ _alone = threading.Lock()
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to load: `compiled` runs torch.compile and, on GPUs, CUDA graphs; `cache_blocks` makes
-    the key-value cache smaller than `tokens` and `rows` ask for; `devices` share each layer.
+    the key-value cache smaller than `tokens` and `rows` ask for; `layout` says how many devices
+    share each layer, in how many stages.
     """
 
     dtype: Dtype
@@ -69,17 +81,18 @@ class Options:
     compiled: bool = False
     weights: WeightTransform | None = None
     cache_blocks: int | None = None
-    devices: int = 1
+    layout: Layout = field(default_factory=Layout)
 
 
 def load(folder: Path, options: Options, listener: Listener) -> VllmServing:
     """Load a folder into vLLM; raises `EngineUnavailable`, or what below it says more."""
     check_installed()
     check_attention(options.attention)
-    check_devices(options.devices)
     config = read_config(folder)
     if not config.has_plain_head:
         raise ModelNotTraceable(f"{folder.name}: logits are more than final state times head rows")
+    check_devices(options.layout)
+    check_split(folder, options.layout)
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     noise.prepare()
@@ -93,17 +106,47 @@ def load(folder: Path, options: Options, listener: Listener) -> VllmServing:
 
 
 def _open(folder: Path, config: ModelConfig, options: Options, listener: Listener) -> VllmServing:
-    with _explained(folder):
-        engine = _start(folder, config, options)
+    ranks = None
+    if options.layout.world > 1:
+        _share_cores(options.layout)
+        ranks = Ranks(options.layout, listener.lost)
+    try:
+        with _explained(folder):
+            engine = _start(folder, config, options, ranks)
+    except BaseException:
+        if ranks is not None:
+            ranks.abandon()
+            _forget_groups()
+        raise
+    if ranks is not None:
+        warnings.filterwarnings("ignore", r"`torch\.distributed\.", FutureWarning)
     runner = engine.model_executor.driver_worker.worker.model_runner
     head = _head(folder, options.weights, runner.device)
-    serving = VllmServing(engine, runner, head, listener)
+    serving = VllmServing(engine, runner, head, listener, ranks)
     try:
         serving.check(options.attention)
     except BaseException:
         serving.shut()
         raise
     return serving
+
+
+def _share_cores(layout: Layout) -> None:
+    """Give each rank its share of the processor's cores, unless the operator did."""
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        share = max(1, len(os.sched_getaffinity(0)) // layout.world)
+        os.environ["OMP_NUM_THREADS"] = str(share)
+        torch.set_num_threads(share)
+
+
+def _forget_groups() -> None:
+    """Let go of device groups that a start left behind: the next one's may be others."""
+    if "vllm.distributed.parallel_state" in sys.modules:
+        from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+
+        cleanup_dist_env_and_memory()
 
 
 @contextlib.contextmanager
@@ -128,10 +171,12 @@ def _explained(folder: Path) -> Iterator[None]:
         raise EngineUnavailable(f"vLLM cannot serve {folder.name}: {text}") from error
 
 
-def _start(folder: Path, config: ModelConfig, options: Options) -> Any:
+def _start(folder: Path, config: ModelConfig, options: Options, ranks: Ranks | None) -> Any:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
+    loader, layers = loader_name(), committed_layers(config.depth)
+    register_loader(loader, layers, options.weights)
     arguments: dict[str, Any] = {
         "model": str(folder),
         "dtype": options.dtype,
@@ -145,7 +190,7 @@ def _start(folder: Path, config: ModelConfig, options: Options) -> Any:
         "distributed_executor_backend": "uni",
         "skip_tokenizer_init": True,
         "disable_log_stats": True,
-        "load_format": _register_loader(config, options.weights),
+        "load_format": loader,
     }
     if options.cache_blocks is not None:
         arguments["num_gpu_blocks_override"] = options.cache_blocks
@@ -153,8 +198,20 @@ def _start(folder: Path, config: ModelConfig, options: Options) -> Any:
         arguments["attention_backend"] = options.attention
     if options.compiled:  # a full graph replays without the model's Python, and so without hooks
         arguments["compilation_config"] = {"cudagraph_mode": "PIECEWISE"}
+    if ranks is not None:
+        seat = partial(
+            Seat, layout=ranks.layout, loader=loader, layers=layers, weights=options.weights
+        )
+        arguments |= {
+            "tensor_parallel_size": ranks.layout.devices,
+            "pipeline_parallel_size": ranks.layout.stages,
+            "distributed_executor_backend": make_executor(ranks, seat),
+        }
     with _library_out_of_sight():
-        return LLMEngine.from_engine_args(EngineArgs(**arguments))
+        engine = LLMEngine.from_engine_args(EngineArgs(**arguments))
+    core = engine.engine_core.engine_core
+    core.step_fn, core.batch_queue = core.step, None  # one pass at a time, also over stages
+    return engine
 
 
 @contextlib.contextmanager
@@ -173,7 +230,7 @@ def _library_out_of_sight() -> Iterator[None]:
 
 
 def _cache_bytes(folder: Path, options: Options) -> int:
-    """Return the size of a key-value cache of so many tokens, in whole blocks for every row."""
+    """Return the size of a device's key-value cache of so many tokens, in whole blocks a row."""
     from transformers import AutoConfig
 
     whole = AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -182,59 +239,8 @@ def _cache_bytes(folder: Path, options: Options) -> int:
     size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     width = 2 if options.dtype == "bfloat16" else 4
     tokens = -(-options.tokens // BLOCK) * BLOCK + BLOCK * (options.rows + 1)
-    return int(2 * text.num_hidden_layers * heads * size * width * tokens)
-
-
-def _register_loader(config: ModelConfig, weights: WeightTransform | None) -> str:
-    """Register a loader that passes weights through a transform and opens the model's layers."""
-    from vllm.model_executor.model_loader import register_model_loader
-    from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
-
-    name = f"verillm-{next(_numbers)}"
-
-    class Loader(DefaultModelLoader):  # type: ignore[misc]  # vLLM is untyped here
-        def __init__(self, load_config: Any) -> None:
-            super().__init__(replace(load_config, load_format="safetensors"))
-
-        def get_all_weights(self, *arguments: Any, **more: Any) -> Iterator[tuple[str, Any]]:
-            for key, value in super().get_all_weights(*arguments, **more):
-                yield key, _transformed(key, value, weights)
-
-        def load_model(self, *arguments: Any, **more: Any) -> Any:
-            model = super().load_model(*arguments, **more)
-            _show_layers(model, committed_layers(config.depth))
-            return model
-
-    register_model_loader(name)(Loader)
-    return name
-
-
-def _transformed(name: str, value: Any, weights: WeightTransform | None) -> Any:
-    import torch
-
-    if weights is None:
-        return value
-    return torch.from_numpy(weights(name, value.float().numpy())).to(value.dtype)
-
-
-def _show_layers(model: Any, layers: tuple[int, ...]) -> None:
-    """Have the model keep its committed layers' outputs of each pass in `model.verillm_layers`."""
-    from vllm.model_executor.models.interfaces import supports_eagle3
-
-    name = type(model).__name__
-    if not supports_eagle3(model):
-        raise ModelNotTraceable(f"vLLM's {name} does not hand out its layers' outputs")
-    model.set_aux_hidden_state_layers(layers)
-    forward = model.forward
-
-    def shown(*arguments: Any, **more: Any) -> Any:
-        output = forward(*arguments, **more)
-        if not isinstance(output, tuple) or len(output[1]) != len(layers):
-            raise ModelNotTraceable(f"vLLM's {name} showed other layers than {layers}")
-        final, model.verillm_layers = output
-        return final
-
-    model.forward = shown
+    layers = -(-text.num_hidden_layers // options.layout.stages)
+    return int(2 * layers * -(-heads // options.layout.devices) * size * width * tokens)
 
 
 def _head(folder: Path, weights: WeightTransform | None, device: Any) -> HeadRows:
@@ -254,14 +260,17 @@ def _head(folder: Path, weights: WeightTransform | None, device: Any) -> HeadRow
 
 
 class VllmServing:
-    """`Serving` over vLLM's engine, in this process and on one device."""
+    """`Serving` over vLLM's engine in this process; `ranks` hold what is on other devices."""
 
-    def __init__(self, engine: Any, runner: Any, head: HeadRows, listener: Listener) -> None:
+    def __init__(
+        self, engine: Any, runner: Any, head: HeadRows, listener: Listener, ranks: Ranks | None
+    ) -> None:
         self._engine = engine
         self._runner = runner
+        self._ranks = ranks
         self.head = head
         self.slack = LEAST_SHARE
-        self._hooks = Hooks(runner, listener)
+        self._hooks = Hooks(runner, listener, None if ranks is None else ranks.share)
 
     def add(self, tokens: Sequence[int], most: int, ends: Sequence[int]) -> str:
         """Queue a request."""
@@ -279,14 +288,20 @@ class VllmServing:
         return str(self._engine.add_request(name, tokens_input(list(tokens)), parameters))
 
     def abort(self, requests: Sequence[str]) -> None:
-        """Forget requests, and a pass that broke off between its forward and its sampling."""
+        """Forget requests, and a pass that broke off between its forward and its sampling.
+
+        Over several devices a pass that broke off leaves them apart: there is no going on.
+        """
+        if self._ranks is not None:
+            self._ranks.check()
         self._runner.execute_model_state = None
         self._engine.abort_request(list(requests), internal=True)
 
     def step(self) -> list[str]:
         """Run one forward pass over whatever vLLM schedules."""
         self._hooks.last = []
-        self._engine.step()
+        with contextlib.nullcontext() if self._ranks is None else self._ranks.step():
+            self._engine.step()
         known = self._engine.output_processor.request_states
         return [name for name in self._hooks.last if name not in known]
 
@@ -307,7 +322,11 @@ class VllmServing:
         random = np.random.default_rng(1)
         hidden = self._engine.model_config.get_hidden_size()
         finals = to_bits(random.standard_normal((PROBE_TOKENS, hidden)).astype(np.float32))
-        self.slack = measure_slack(self.head, finals, self._hooks.logits_of(finals))
+        if self._ranks is not None:
+            self._ranks.call_beside(LOGITS, finals)
+        self.slack = measure_slack(self.head, finals, self._hooks.head.logits_of(finals))
+        if self._ranks is not None:
+            self._ranks.gather(self._ranks.layout.beside)
 
     def close(self) -> None:
         """Free the model, and let another one load."""
@@ -316,4 +335,8 @@ class VllmServing:
 
     def shut(self) -> None:
         """Free the model."""
+        if self._ranks is not None:
+            self._ranks.release()
         self._engine.engine_core.shutdown()
+        if self._ranks is not None:
+            self._ranks.close()

@@ -6,6 +6,7 @@ position shows. vLLM itself is tested in tests/vllm.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,9 +22,11 @@ from verillm.engine.vllm import driver, requirements
 from verillm.engine.vllm.driver import Driver, Listener, Span
 from verillm.engine.vllm.engine import VllmEngine
 from verillm.engine.vllm.head import LEAST_SHARE
+from verillm.engine.vllm.ranks import Layout
 from verillm.engine.vllm.rows import Room
 from verillm.errors import (
     AttentionUnsupported,
+    DeviceLost,
     EngineMissing,
     EngineOutOfMemory,
     EngineUnavailable,
@@ -381,7 +384,91 @@ def test_an_attention_backend_outside_the_list_is_said_at_start() -> None:
         requirements.check_attention("FLASHMLA")
 
 
-def test_more_than_one_device_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_devices_than_there_are_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(requirements, "version", lambda _name: "0.32.0")
-    with pytest.raises(ParallelUnsupported, match="not on 2"):
-        VllmEngine(folder, devices=2).start()
+    monkeypatch.setattr(requirements, "count_devices", lambda: 3)
+    with pytest.raises(ParallelUnsupported, match="2 devices in 2 stages are 4, and 3 are here"):
+        VllmEngine(folder, devices=2, stages=2).start()
+    for devices, stages in ((0, 1), (1, -1)):
+        with pytest.raises(ParallelUnsupported, match="count from 1"):
+            VllmEngine(folder, devices=devices, stages=stages).start()
+
+
+@pytest.mark.parametrize(
+    ("devices", "stages", "said"),
+    [
+        (3, 1, "4 attention heads"),
+        (8, 1, "4 attention heads"),
+        (1, 13, "12 layers in 13 stages"),
+        (4, 12, None),
+        (2, 1, None),
+        (1, 1, None),
+    ],
+)
+def test_a_model_that_does_not_split_so_is_refused(
+    tmp_path: Path, devices: int, stages: int, said: str | None
+) -> None:
+    sizes = {"model_type": "qwen2", "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes |= {"num_hidden_layers": 12, "intermediate_size": 256}
+    (tmp_path / "config.json").write_text(json.dumps(sizes))
+    if said is None:
+        requirements.check_split(tmp_path, Layout(devices, stages))
+        return
+    with pytest.raises(ParallelUnsupported, match=said) as caught:
+        requirements.check_split(tmp_path, Layout(devices, stages))
+    assert caught.value.code == "parallel_unsupported"
+
+
+def test_losing_a_device_fails_what_runs_though_the_step_never_ends(make_task: MakeTask) -> None:
+    stuck, free = threading.Event(), threading.Event()
+
+    def hang(_step: int) -> None:
+        stuck.set()
+        assert free.wait(WAIT)
+
+    town = bench(before=hang)
+    futures = [
+        town.driver.submit(make_task(prompt, name=prompt), lambda *_: None) for prompt in "ab"
+    ]
+    assert stuck.wait(WAIT)
+    town.driver.lost(DeviceLost("rank 1 ended"))
+    for future in futures:
+        assert isinstance(future.exception(WAIT), DeviceLost)
+    with pytest.raises(DeviceLost):
+        town.driver.submit(make_task("y", name="y"), lambda *_: None)
+    free.set()
+    town.driver.close()
+
+
+def test_an_engine_closes_though_its_step_never_ends(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, free = threading.Event(), threading.Event()
+
+    def hang(_step: int) -> None:
+        stuck.set()
+        assert free.wait(WAIT)
+
+    monkeypatch.setattr(driver, "STUCK_SECONDS", 0.1)
+    town = bench(before=hang)
+    town.driver.submit(make_task("x", name="x"), lambda *_: None)
+    assert stuck.wait(WAIT)
+    town.driver.lost(DeviceLost("rank 1 ended"))
+    town.driver.close()  # returns
+    free.set()
+
+
+def test_losing_a_device_while_loading_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = threading.Event()
+    monkeypatch.setattr(driver, "STUCK_SECONDS", 0.1)
+
+    def load(listener: Listener) -> StandIn:
+        listener.lost(DeviceLost("rank 1 ended"))
+        assert free.wait(WAIT)
+        return StandIn(listener)
+
+    with pytest.raises(DeviceLost, match="rank 1"):
+        Driver(load, SHAPE, vocabulary=9, context=9, end_tokens=(), limits=Limits(), room=Room())
+    free.set()
