@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
+import {IAdjudicator} from "../../src/interfaces/IAdjudicator.sol";
 import "../../src/interfaces/ILedger.sol";
 import "../../src/interfaces/IVeriLLM.sol";
 import "../../src/interfaces/Types.sol";
@@ -9,6 +10,25 @@ import {Cases} from "../Cases.sol";
 
 /// @notice The verdict before the money, and what may still be said in between.
 contract DisputesTest is Cases {
+    // ── The way in ──────────────────────────────────────────────────────────────────────────────
+
+    function test_challenge_opensARoundWithItsWindows() public {
+        Case memory c = _claimed(Outcome.Accept, 0);
+        uint40 start = uint40(vm.getBlockTimestamp());
+        uint40 window = terms.openingWindow;
+        vm.expectCall(
+            address(adjudicator),
+            abi.encodeCall(
+                IAdjudicator.open,
+                (c.id, _record(c), start + window / 2, start + window, start + 2 * window)
+            )
+        );
+        vm.expectEmit(address(network));
+        emit ILedger.ChallengeOpened(c.id, challenger, start + window, c.claiming.beacon, 0);
+        vm.prank(challenger);
+        network.challenge(c.posting, c.sealing, c.claiming, Outcome.None, 0, 0, new bytes[](0));
+    }
+
     // ── Two steps ───────────────────────────────────────────────────────────────────────────────
 
     function test_adjudicate_paysNobodyAndTellsTheVerdict() public {
@@ -86,6 +106,19 @@ contract DisputesTest is Cases {
         assertEq(_balance(claimer), STAKE - terms.claimBond);
     }
 
+    function test_attest_isHeardAfterTheOpeningsToo() public {
+        Case memory c = _opened(Outcome.Accept, 0);
+        (, uint40 openBy,) = network.jobState(c.id);
+        bytes[] memory words = _attestations(c, Outcome.Refund, 7, 3);
+        vm.warp(openBy);
+        vm.expectEmit(address(network));
+        emit ILedger.Supported(c.id, person("stranger"), 7, openBy);
+        vm.prank(person("stranger"));
+        network.attest(c.posting, c.sealing, c.claiming, Outcome.Refund, 7, BUNDLE, words);
+        (Outcome outcome,) = _adjudicate(c);
+        assertEq(uint8(outcome), uint8(Outcome.Refund));
+    }
+
     function test_attest_isPossibleUntilTheVerdictsWindowEndsAndOpensItAnew() public {
         Case memory c = _judged(Outcome.Accept, 0);
         (, uint40 deadline,) = network.jobState(c.id);
@@ -139,6 +172,33 @@ contract DisputesTest is Cases {
         assertEq(uint8(outcome), uint8(Outcome.Slash));
         assertEq(_balance(person("stranger")), 0);
         assertEq(_balance(challenger), STAKE + terms.claimBond + c.sealing.fee);
+    }
+
+    function test_attest_leavesARefundByStatesToTheChallengerToo() public {
+        kinds[workers[0]] = Kind.Coarse;
+        Case memory c = _opened(Outcome.Accept, 0);
+        bytes[] memory words = _attestations(c, Outcome.Refund, 7, 3);
+        vm.prank(person("stranger"));
+        network.attest(c.posting, c.sealing, c.claiming, Outcome.Refund, 7, BUNDLE, words);
+        (Outcome outcome, uint8 reason) = _adjudicate(c);
+        assertEq(uint8(outcome), uint8(Outcome.Refund));
+        assertEq(reason, VerdictLib.STATES_DIFFER, "not the committee's");
+        assertEq(_balance(person("stranger")), 0);
+        assertEq(_balance(challenger), STAKE + terms.claimBond);
+    }
+
+    /// @notice Where everybody opened, who is paid is as much of a claim as its outcome.
+    function test_claimThatPaysTooFew_isNotUpheld() public {
+        Case memory c = _committed();
+        _claimWith(c, Outcome.Accept, 0, 3, new bytes[](0));
+        _challenge(c);
+        _openAll(c);
+        (Outcome outcome,) = _adjudicate(c);
+        assertEq(uint8(outcome), uint8(Outcome.Accept));
+        assertEq(_balance(claimer), STAKE - terms.claimBond);
+        assertEq(_balance(challenger), STAKE + terms.claimBond);
+        assertGt(_balance(c.parties[3].owner), STAKE, "paid all the same");
+        _assertConserved();
     }
 
     // ── A round that nobody opened for gain ─────────────────────────────────────────────────────

@@ -157,6 +157,22 @@ contract JobsTest is Network {
         _expectPost(c, abi.encodeWithSelector(ILedger.QuoteExpired.selector, c.quote.expiry));
     }
 
+    function test_post_takesTheLastDeadlineAndTheMostRequests() public {
+        Case memory c = _order(4096);
+        c.job.deadline = uint40(vm.getBlockTimestamp() + terms.jobWindow);
+        c.id = network.jobIdOf(c.job);
+        _post(c);
+        assertEq(uint8(_status(c)), uint8(Status.Posted));
+    }
+
+    function test_post_worksInTheLastSecondOfQuoteAndJob() public {
+        Case memory c = _order(1);
+        assertEq(c.quote.expiry, c.job.deadline);
+        vm.warp(c.quote.expiry);
+        _post(c);
+        assertEq(uint8(_status(c)), uint8(Status.Posted));
+    }
+
     function test_post_revertsAfterDeadline() public {
         Case memory c = _order(1);
         c.job.deadline = uint40(vm.getBlockTimestamp() - 1);
@@ -478,6 +494,8 @@ contract JobsTest is Network {
         Case memory c = _order(1);
         _post(c);
         _commit(c);
+        vm.expectEmit(address(network));
+        emit ILedger.BeaconKept(c.posting.postedBlock, blockhash(c.posting.postedBlock));
         network.keep(c.posting.postedBlock);
         vm.roll(vm.getBlockNumber() + 9000);
         _sealWith(c, scheduler);
@@ -563,6 +581,23 @@ contract JobsTest is Network {
         network.claim(c.posting, c.sealing, Outcome.Accept, 0, 7, BUNDLE, new bytes[](0));
     }
 
+    function test_claim_revertsTwiceAndForAnotherSeal() public {
+        Case memory c = _sealed(1);
+        pass(12);
+        uint96 fee = c.sealing.fee;
+        c.sealing.fee = MAX_FEE;
+        _expect(abi.encodeWithSelector(ILedger.RecordMismatch.selector, c.id));
+        network.claim(c.posting, c.sealing, Outcome.Accept, 0, 7, BUNDLE, new bytes[](0));
+        c.sealing.fee = fee;
+        _claim(c, Outcome.Accept, 0);
+        _expect(
+            abi.encodeWithSelector(
+                ILedger.StatusWrong.selector, c.id, Status.Claimed, Status.Sealed
+            )
+        );
+        network.claim(c.posting, c.sealing, Outcome.Accept, 0, 7, BUNDLE, new bytes[](0));
+    }
+
     function test_claim_revertsWithoutABond() public {
         Case memory c = _sealed(1);
         pass(12);
@@ -609,6 +644,8 @@ contract JobsTest is Network {
         Case memory c = _order(1);
         _post(c);
         pass(terms.sealWindow);
+        vm.expectEmit(address(network));
+        emit ILedger.Finalized(c.id, Outcome.Refund, VerdictLib.NOT_SEALED);
         network.refund(c.posting);
         uint256 bond = uint256(LOCK + MAX_FEE) * 5 / 4;
         assertEq(_deposited(), 1000 ether, "client");
@@ -625,6 +662,17 @@ contract JobsTest is Network {
         (, uint40 deadline,) = network.jobState(c.id);
         vm.warp(deadline - 1);
         vm.expectRevert(abi.encodeWithSelector(ILedger.DeadlineNotReached.selector, deadline));
+        network.refund(c.posting);
+    }
+
+    function test_refund_revertsTwice() public {
+        Case memory c = _order(1);
+        _post(c);
+        pass(terms.sealWindow);
+        network.refund(c.posting);
+        _expect(
+            abi.encodeWithSelector(ILedger.StatusWrong.selector, c.id, Status.Final, Status.Posted)
+        );
         network.refund(c.posting);
     }
 
