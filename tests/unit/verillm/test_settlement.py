@@ -324,6 +324,7 @@ def test_a_false_claim_of_withheld_burns_half_its_bond_and_enriches_nobody() -> 
     assert accepted.claimer == -(TERMS.claim_bond // 2)
     assert accepted.challenger == 0
     assert accepted.burnt == finalized.burnt + TERMS.claim_bond // 2
+    assert accepted.committee == finalized.committee
 
 
 def test_half_of_an_odd_bond_burns_rounded_up() -> None:
