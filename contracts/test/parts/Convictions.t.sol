@@ -283,6 +283,13 @@ contract ConvictionsTest is Cases {
         _assertConserved();
     }
 
+    function test_overrule_revertsForAnotherClaim() public {
+        Case memory c = _claimed(Outcome.Accept, 0);
+        c.claiming.paid = 3;
+        vm.expectRevert(abi.encodeWithSelector(ILedger.RecordMismatch.selector, c.id));
+        _overrule(c);
+    }
+
     /// @notice Nobody saves its lock by overruling itself.
     function test_overrule_doesNotSaveFromASlashByStates() public {
         kinds[workers[0]] = Kind.Strange;

@@ -29,6 +29,13 @@ contract DisputesTest is Cases {
         network.challenge(c.posting, c.sealing, c.claiming, Outcome.None, 0, 0, new bytes[](0));
     }
 
+    function test_challenge_ofAnUnclaimedJob_revertsForAnotherSeal() public {
+        Case memory c = _unclaimed();
+        c.sealing.fee = MAX_FEE;
+        vm.expectRevert(abi.encodeWithSelector(ILedger.RecordMismatch.selector, c.id));
+        network.challenge(c.posting, c.sealing, c.claiming, Outcome.None, 0, 0, new bytes[](0));
+    }
+
     // ── Two steps ───────────────────────────────────────────────────────────────────────────────
 
     function test_adjudicate_paysNobodyAndTellsTheVerdict() public {
