@@ -142,6 +142,11 @@ class Settlement:
         return single + sum(self.committee) + others + self.burnt
 
 
+def could_pay(max_fee: int, unit_price: int, tokens: int, due: int) -> bool:
+    """Whether a job answers a claim of what is `due` for `tokens` of work (`IWages`)."""
+    return max_fee >= min(unit_price * tokens, due)
+
+
 def share(amount: int, bps: int) -> int:
     """`bps` of `amount`, rounded down: what is paid."""
     return amount * bps // BPS

@@ -101,7 +101,7 @@ def check_standing(
 
 
 def check_fee(task: Task, price: int) -> None:
-    """The fee covers every prompt token and at least one new token of each item at our price."""
-    least = price * sum(item.length + 1 for item in task.items)
+    """The fee covers all tokens that may come at our price: a claim pays no more than it names."""
+    least = price * sum(item.length + item.max_new_tokens for item in task.items)
     if task.fee < least:
         raise FeeTooLow(task.fee, least)

@@ -1,16 +1,22 @@
-"""A worker's eyes on the chain: whose commitments are posted and sealed, which jobs are ours."""
+"""A worker's eyes on the chain: whose commitments are posted and sealed, which jobs are ours.
+
+A job that could not pay for our work is no answer to it: the task stays unposted in our book, so
+that `Wages` claims its fee.
+"""
 
 import logging
 import threading
 from typing import Any
 
 from verillm.chain.contract import Chain
-from verillm.chain.events import At, Posted, Sealed, stream
-from verillm.records import Sealing
+from verillm.chain.events import At, Posted, Sealed, job_history, stream
+from verillm.errors import InputError
+from verillm.records import Posting, Sealing
+from verillm.settlement import could_pay
 from verillm.task import inner_hash, task_id, task_numbers
-from verillm.types import Hash32, JobId
+from verillm.types import JobId
 from verillm_node.store import Database
-from verillm_node.tasks import TaskBook
+from verillm_node.tasks import TaskBook, TaskRecord
 
 log = logging.getLogger(__name__)
 
@@ -53,21 +59,50 @@ class Follower:
     def _see(self, at: At[Any]) -> None:
         event = at.event
         if isinstance(event, Posted):
-            self._book.on_chain(event.posting.commitment)
+            self._see_post(event.job_id, event.posting)
         elif isinstance(event, Sealed):
             self._see_seal(event.job_id, event.sealing)
+
+    def _see_post(self, job_id: JobId, posting: Posting) -> None:
+        record = self._book.of_commitment(posting.commitment)
+        if record is not None and self._is_paid(record, job_id, posting, 0, posting.seat):
+            self._book.on_chain(posting.commitment)
 
     def _see_seal(self, job_id: JobId, sealing: Sealing) -> None:
         """Finds own commitments among the sealed: by task id, then by what was committed to."""
         inners = (inner_hash(sealing.inner), *(each.inner for each in sealing.committee))
         for party, inner in enumerate(inners):
             for number in task_numbers(party, len(sealing.committee)):
-                if self._own_inner(sealing.secret, job_id, number) == inner:
-                    self._book.sealed(task_id(sealing.secret, job_id, number), job_id, party)
+                record = self._book.find(task_id(sealing.secret, job_id, number))
+                if record is None or record.commitment is None:
+                    continue
+                if inner_hash(record.commitment.inner) == inner:
+                    paid = self._is_sealed_paid(record, job_id, sealing, party)
+                    self._book.sealed(record.task.task_id, job_id, party, paid)
                     log.info("sealed", extra={"job": job_id, "party": party})
 
-    def _own_inner(self, secret: Hash32, job_id: JobId, number: int) -> Hash32 | None:
-        record = self._book.find(task_id(secret, job_id, number))
-        if record is None or record.commitment is None:
-            return None
-        return inner_hash(record.commitment.inner)
+    def _is_sealed_paid(
+        self, record: TaskRecord, job_id: JobId, sealing: Sealing, party: int
+    ) -> bool:
+        events = (at.event for at in job_history(self._chain, job_id).events)
+        posted = next((event for event in events if isinstance(event, Posted)), None)
+        if posted is None:
+            raise InputError(f"job {job_id.hex()} was sealed and is not posted")
+        seat = sealing.committee[party - 1].seat if party else posted.posting.seat
+        return self._is_paid(record, job_id, posted.posting, party, seat)
+
+    def _is_paid(
+        self, record: TaskRecord, job_id: JobId, posting: Posting, party: int, seat: int
+    ) -> bool:
+        """Whether the contract takes the job as an answer to a claim of this task."""
+        if record.commitment is None:
+            raise InputError(f"task {record.task.task_id.hex()} has no commitment")
+        job, quote, inner = posting.job, posting.quote, record.commitment.inner
+        tokens = inner.prompt_tokens + inner.new_tokens
+        due = min(record.task.fee, self._chain.seat_of(quote.model_id, seat).price * tokens)
+        of_job = inner.prompt_tokens if party else tokens
+        paid = could_pay(job.max_fee, quote.unit_price, of_job, due)
+        if not paid:
+            extra = {"job": job_id, "party": party, "max_fee": job.max_fee, "due": due}
+            log.warning("job_underpaid", extra=extra)
+        return paid

@@ -72,7 +72,7 @@ class TaskBook:
             self.open(submission, task_hash)
 
     def unposted(self, now: int, grace: int, span: int) -> list[TaskRecord]:
-        """Committed tasks that the chain does not show, since `grace` after their deadline."""
+        """Committed tasks that no job pays for, since `grace` after their deadline."""
         rows = self._db.all(
             "SELECT * FROM tasks WHERE state = ? AND released = 0"
             " AND deadline + ? <= ? AND deadline + ? > ?",
@@ -87,6 +87,11 @@ class TaskBook:
     def find(self, task_id: TaskId) -> TaskRecord | None:
         """A task by its id."""
         row = self._db.one("SELECT * FROM tasks WHERE task_id = ?", task_id)
+        return None if row is None else _record(dict(row))
+
+    def of_commitment(self, digest: Hash32) -> TaskRecord | None:
+        """A task by what was committed to."""
+        row = self._db.one("SELECT * FROM tasks WHERE digest = ?", digest)
         return None if row is None else _record(dict(row))
 
     def committed(self, task_id: TaskId, commitment: CommitmentEvent, digest: Hash32) -> None:
@@ -149,12 +154,16 @@ class TaskBook:
         """Marks a task whose commitment the chain shows: its lock is counted there now."""
         self._db.run("UPDATE tasks SET released = 1 WHERE digest = ?", digest)
 
-    def sealed(self, task_id: TaskId, job_id: JobId, party: int) -> None:
-        """Marks a task as sealed: from now on its openings are public."""
+    def sealed(self, task_id: TaskId, job_id: JobId, party: int, paid: bool = True) -> None:
+        """Marks a task as sealed: from now on its openings are public.
+
+        paid : whether the job could pay for the work; if not, its fee is still to be claimed.
+        """
         self._db.run(
-            "UPDATE tasks SET job_id = ?, party = ?, released = 1 WHERE task_id = ?",
+            "UPDATE tasks SET job_id = ?, party = ?, released = ? WHERE task_id = ?",
             job_id,
             party,
+            int(paid),
             task_id,
         )
 

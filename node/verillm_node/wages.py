@@ -1,4 +1,4 @@
-"""Work that was never posted: its worker claims it from the scheduler's stake.
+"""Work that no job pays for: its worker claims it from the scheduler's stake.
 
 The chain is read each time: what is claimed, contested or collected stands there.
 """

@@ -69,7 +69,10 @@ class Plan:
 
 @dataclass
 class Case:
-    """One job with all that its next call takes; parties are 0 the inferencer, 1..m members."""
+    """One job with all that its next call takes; parties are 0 the inferencer, 1..m members.
+
+    worth : the fee that its tasks name, whatever its client signed.
+    """
 
     plan: Plan
     number: int
@@ -82,6 +85,7 @@ class Case:
     worker: LocalAccount
     seat: int
     lock: int
+    worth: int
     runs: list[CommittedTrace]
     outputs_root: Hash32
     made: dict[tuple[int, int], tuple[Task, CommittedTrace]]
@@ -134,12 +138,13 @@ class Casework:
         )
         quote = Quote(scheduler.address, self.model, unit_price, draw_commit(secret), now + 300)
         tokens = len(PROMPT) + len(plan.output) + 4
+        worth = PRICE * tokens * plan.requests
         job = Job(
             client=client.address,
             quote=struct_hash(quote),
             requests_root=requests_root(requests),
             requests=plan.requests,
-            max_fee=PRICE * tokens * plan.requests,
+            max_fee=worth,
             deadline=now + 300,
             nonce=number,
         )
@@ -148,14 +153,14 @@ class Casework:
         identity = job_id(self.domain, job)
         due = now - self.reference.config.seal_window if plan.overdue else now + 300
         task = inference_task(
-            secret, identity, requests, worker.address, self.model, due, lock, job.max_fee
+            secret, identity, requests, worker.address, self.model, due, lock, worth
         )
         outputs = (plan.output,) * plan.requests
         root = outputs_root([output_hash(task.task_id, output) for output in outputs])
         run = self.run(plan, 0, task, outputs)
         return Case(
             plan, number, client, scheduler, job, quote, requests, secret, worker, seat, lock,
-            [run], root, {(0, 0): (task, run)},
+            worth, [run], root, {(0, 0): (task, run)},
         )  # fmt: skip
 
     def id_of(self, case: Case) -> JobId:
@@ -223,7 +228,7 @@ class Casework:
             self.model,
             case.job.deadline,
             case.lock,
-            case.job.max_fee,
+            case.worth,
             [2] * len(shown),
         )
         return task, self.run(plan, party, task, [(1, 1)] * len(shown))

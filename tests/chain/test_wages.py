@@ -17,7 +17,7 @@ from tests.chain.casework import PRICE, Case, Plan, posted, sealed
 from tests.chain.conftest import Net
 from tests.chain.town import CONFIG, Town, inhabited
 from tests.chain.unposted import Work
-from tests.reference import Network
+from tests.reference import Network, wages
 from verillm.chain.reads import Status
 from verillm.types import Outcome, Reason
 
@@ -229,6 +229,10 @@ NAMED = {
     "a member that was put out": Story(silent=True, plan=Plan()),
     "the task of a member that was put out": Story(silent=True, text="same", plan=Plan()),
     "judged": Story(judged=True),
+    "a job that could not pay for the work": Story(before=POSTED, max_fee=1),
+    "judged by a job that could not pay for the work": Story(judged=True, max_fee=1),
+    "a member of a job that could not pay": replace(MEMBER, max_fee=1),
+    "another's output in a job that could not pay": Story(before=FINAL, text="other", max_fee=1),
 }
 
 
@@ -268,6 +272,10 @@ def nobody_is_fined(patch: Patch) -> None:
     patch.setattr(Network, "_release", wrong)
 
 
+def any_price_will_do(patch: Patch) -> None:
+    patch.setattr(wages, "_require_priced", lambda *_: None)
+
+
 def the_exposure_stays(patch: Patch) -> None:
     patch.setattr(Network, "_close_claim", lambda *_: None)
 
@@ -281,6 +289,10 @@ def the_exposure_stays(patch: Patch) -> None:
         (a_claim_says_how_a_job_ended, "another's output was overturned"),
         (nobody_is_fined, "posted before it was claimed"),
         (the_exposure_stays, "judged"),
+        (any_price_will_do, "a job that could not pay for the work"),
+        (any_price_will_do, "judged by a job that could not pay for the work"),
+        (any_price_will_do, "a member of a job that could not pay"),
+        (any_price_will_do, "another's output in a job that could not pay"),
     ],
 )
 def test_power_a_wrong_rule_of_a_claim_is_seen(

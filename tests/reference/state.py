@@ -96,6 +96,9 @@ class TaskClaim:
     model: ModelId
     outputs_root: Hash32
     requests_root: Hash32
+    prompt_tokens: int
+    new_tokens: int
+    due: int
     block: int
 
 

@@ -1,7 +1,7 @@
 """A worker's claim for a task that its scheduler never posted: `TaskClaims` of the contracts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tests.reference.convictions import SCHEDULER, Convictions
 from tests.reference.state import TaskClaim, require
@@ -24,6 +24,16 @@ from verillm.task import (
     task_id,
 )
 from verillm.types import Hash32, JobId, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a job says of a claim: whether the worker pays for having made it, and how many of its
+    tokens the job must be able to pay for if it is to count.
+    """
+
+    fined: bool
+    tokens: int
 
 
 class Wages(Convictions):
@@ -65,7 +75,8 @@ class Wages(Convictions):
         )
         root = outputs_root([leaf.output_hash for leaf in commitment.leaves])
         asked = requests_root([item.request for item in task.items])
-        claim = TaskClaim(state, seat, task.model_id, root, asked, self.block)
+        lengths = inner.prompt_tokens, inner.new_tokens
+        claim = TaskClaim(state, seat, task.model_id, root, asked, *lengths, due, self.block)
         self.state.task_claims[at] = claim
         self.events.append(
             events.TaskClaimed(
@@ -90,9 +101,11 @@ class Wages(Convictions):
         claim = self._open_claim(commitment)
         identity = self._identity(posting)
         known = self._known_record(identity, posting, sealing, claiming)
-        fined = self._fined(identity, commitment, claim, posting, *known)
-        require(fined is not None, "NotContested")
-        burnt = min(claim.state.amount, claim.state.exposure) if fined else 0
+        answer = self._answer(identity, commitment, claim, posting, *known)
+        require(answer is not None, "NotContested")
+        assert answer is not None
+        _require_priced(claim, posting.job, posting.quote, answer.tokens)
+        burnt = min(claim.state.amount, claim.state.exposure) if answer.fined else 0
         self.events.append(events.TaskContested(commitment, identity, burnt))
         self._release(commitment, claim, 0, burnt)
 
@@ -110,6 +123,7 @@ class Wages(Convictions):
         require(self._acts_for(self.sender, scheduler), "NotOperator")
         named = (quote.scheduler, quote.model_id, struct_hash(quote))
         require(named == (scheduler, claim.model, job.quote), "QuoteMismatch")
+        _require_priced(claim, job, quote, claim.prompt_tokens + claim.new_tokens)
         require(lock >= least_lock(job.max_fee, self.config.kappa_bps), "LockTooSmall")
         bond = bond_of(lock, job.max_fee)
         self._close_claim(commitment, claim)
@@ -147,7 +161,7 @@ class Wages(Convictions):
         require(record == record_hash(posting, sealing, claiming), "RecordMismatch")
         return sealing, claiming
 
-    def _fined(
+    def _answer(
         self,
         identity: JobId,
         commitment: Hash32,
@@ -155,22 +169,22 @@ class Wages(Convictions):
         posting: Posting,
         sealing: Sealing | None,
         claiming: Claiming | None,
-    ) -> bool | None:
-        """Whether the worker pays for having claimed; None where the job says nothing of it."""
-        state = claim.state
+    ) -> Answer | None:
+        """None where the job says nothing of the claim."""
+        state, everything = claim.state, claim.prompt_tokens + claim.new_tokens
         if posting.commitment == commitment:
-            return posting.posted_block < claim.block
+            return Answer(posting.posted_block < claim.block, everything)
         for k, worker, held in self._sealed_work(identity, posting, sealing):
             if task_id(sealing.secret, identity, k) != state.task_id:  # type: ignore[union-attr]
                 continue
             if held == commitment:
                 assert sealing is not None
-                return sealing.sealed_block < claim.block
+                return Answer(sealing.sealed_block < claim.block, claim.prompt_tokens)
             if worker == state.worker:
-                return True
+                return Answer(True, 0)
             if k == 0 and self._superseded(identity, claim, posting, claiming):
-                return False
-        return True if self._was_put_out(identity, claim, posting) else None
+                return Answer(False, everything)
+        return Answer(True, 0) if self._was_put_out(identity, claim, posting) else None
 
     def _sealed_work(
         self, identity: JobId, posting: Posting, sealing: Sealing | None
@@ -232,6 +246,12 @@ class Wages(Convictions):
         self._credit(about, state.scheduler, -pay)
         self._credit(about, state.worker, pay - burnt)
         self._burn(about, burnt)
+
+
+def _require_priced(claim: TaskClaim, job: Job, quote: Quote, tokens: int) -> None:
+    """A job that could not pay for the work at its own price, nor what is due for it, is none."""
+    least = min(quote.unit_price * tokens, claim.due)
+    require(job.max_fee >= least, "Underpriced")
 
 
 def _hangs_together(

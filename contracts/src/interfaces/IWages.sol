@@ -47,6 +47,8 @@ interface IWages is ILedger {
     error AlreadyClaimed(bytes32 commitment);
     error ClaimUnknown(bytes32 commitment);
     error NotContested(bytes32 commitment);
+    /// @notice A job whose maxFee is less than the work is worth at its own price is no answer to a claim of it.
+    error Underpriced(uint256 maxFee, uint256 least);
 
     /// @notice Claims the fee of a task that its scheduler did not post, from `sealWindow` after the task's deadline
     /// and for `unbonding`; signed by its worker, anyone may send it.
@@ -67,7 +69,8 @@ interface IWages is ILedger {
     /// @notice Ends a claim by a job that holds its commitment; anyone may. If that job was there first, the worker pays
     /// as much as it wanted. So it does if the seal shows that it committed twice to the same task, or if it was put
     /// out of its place. Where another worker's output was accepted for the same task and requests, and it is not this
-    /// one, the claim ends without a fine.
+    /// one, the claim ends without a fine. A job that holds the commitment, or another's output, counts only if its maxFee
+    /// could pay for the claimed work at its unit price, or what is due for it: else the worker is paid by the claim.
     /// @dev `sealing` and `claiming` count as far as the job has come. Why only another output: else a scheduler
     /// could have a friend post what the worker computed. Honest outputs may differ, too; then the worker goes without,
     /// but the scheduler paid for the work that was done.
@@ -81,7 +84,7 @@ interface IWages is ILedger {
     /// @notice Ends a claim by posting the job that it belongs to, so that it is judged; the scheduler alone may.
     /// @dev At the scheduler's cost: it pays maxFee into escrow from its stake, on top of the bond, and what the job does
     /// not use goes to the client. No deadline, deposit or signature of the client counts, for none of its money
-    /// does. A job that is not the task's can never be sealed, which costs the bond.
+    /// does. A job that is not the task's can never be sealed, which costs the bond. Its maxFee covers the claimed work.
     function postClaimed(Job calldata job, Quote calldata quote, bytes32 commitment)
         external
         returns (JobId jobId);

@@ -9,20 +9,21 @@ import {TaskLib} from "./TaskLib.sol";
 
 /// @notice Whether a worker did what it claims the fee of: its task, its leaves and its tokens hang together.
 library ClaimLib {
-    /// @notice Checks all down to the tokens; returns how many the work has, prompts included.
+    /// @notice Checks all down to the tokens, and that `inner` counts them.
     function requireWork(
         Task calldata task,
         Item[] calldata items,
         Inner calldata inner,
         ItemLeaf[] calldata leaves,
         bytes[] calldata outputs
-    ) internal pure returns (uint256 tokens) {
+    ) internal pure {
         _require(TaskLib.hashTask(task) == inner.taskHash, "taskHash");
         uint256 count = task.items.length;
         _require(count != 0 && items.length == count && inner.items == count, "items");
         _require(leaves.length == count, "leaves");
         _require(outputs.length == count, "outputs");
         uint256 prompts = 0;
+        uint256 tokens = 0;
         for (uint256 i = 0; i < count; ++i) {
             _require(TaskLib.hashItem(items[i]) == task.items[i], "items");
             _requireItem(task.taskId, i, items[i], leaves[i], outputs[i]);
@@ -32,7 +33,6 @@ library ClaimLib {
         _require(inner.promptTokens == prompts, "promptTokens");
         _require(inner.newTokens == tokens, "newTokens");
         _require(inner.itemsRoot == _itemsRoot(leaves), "itemsRoot");
-        return prompts + tokens;
     }
 
     /// @notice What a posting of the same outputs names them by.

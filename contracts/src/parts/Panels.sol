@@ -39,6 +39,9 @@ abstract contract Panels is Docket {
         uint40 claimedBlock;
         uint40 collectableAt;
         uint32 seat;
+        uint64 promptTokens;
+        uint64 newTokens;
+        uint96 due;
         ModelId modelId;
         bytes32 taskId;
         bytes32 outputsRoot;

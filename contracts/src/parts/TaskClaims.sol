@@ -53,10 +53,10 @@ abstract contract TaskClaims is IWages, Panels {
     ) external {
         _requireDue(task.deadline);
         _requireSigned(scheduler, _hashTypedDataV4(inner.taskHash), signatures[0]);
-        uint256 tokens = ClaimLib.requireWork(task, items, inner, leaves, outputs);
+        ClaimLib.requireWork(task, items, inner, leaves, outputs);
         bytes32 commitment = HashLib.hashCommitment(task.taskId, HashLib.hashInner(inner));
         _requireSigned(task.worker, _hashTypedDataV4(commitment), signatures[1]);
-        _openNew(task, scheduler, seat, commitment, tokens);
+        _openNew(task, scheduler, seat, commitment, inner);
         _taskClaims[commitment].outputsRoot = ClaimLib.outputsRoot(leaves);
         _taskClaims[commitment].requestsRoot = ClaimLib.requestsRoot(items);
         _announce(commitment, scheduler, task, inner, leaves, outputs, signatures[1]);
@@ -87,6 +87,7 @@ abstract contract TaskClaims is IWages, Panels {
             }
         }
         require(relation != Relation.None, NotContested(commitment));
+        if (relation != Relation.Refutes) _requirePriced(commitment, claim, posting, relation);
         bool fined = relation == Relation.Refutes || (relation == Relation.Holds && first);
         uint256 burnt = fined ? Math.min(claim.amount, claim.exposure) : 0;
         emit TaskContested(commitment, jobId, burnt);
@@ -107,9 +108,10 @@ abstract contract TaskClaims is IWages, Panels {
         Posting memory posting;
         posting.job = job;
         posting.quote = quote;
+        posting.commitment = commitment;
+        _requirePriced(commitment, claim, posting, Relation.Holds);
         posting.seat = claim.seat;
         posting.worker = claim.worker;
-        posting.commitment = commitment;
         posting.outputsRoot = claim.outputsRoot;
         posting.lock = claim.exposure;
         posting.slots = _models[quote.modelId].slots;
@@ -168,8 +170,9 @@ abstract contract TaskClaims is IWages, Panels {
         address scheduler,
         uint32 seat,
         bytes32 commitment,
-        uint256 tokens
+        Inner calldata inner
     ) private {
+        uint256 tokens = uint256(inner.promptTokens) + inner.newTokens;
         uint256 due = Math.min(task.fee, tokens * _priceOf(task, seat));
         TaskClaim storage claim = _taskClaims[commitment];
         require(claim.worker == address(0), AlreadyClaimed(commitment));
@@ -177,6 +180,9 @@ abstract contract TaskClaims is IWages, Panels {
         require(amount != 0, StakeInsufficient(scheduler, 0, due));
         _lock(task.worker, task.lock);
         claim.seat = seat;
+        claim.due = due.toUint96(); // at most the task's fee
+        claim.promptTokens = inner.promptTokens;
+        claim.newTokens = inner.newTokens;
         claim.scheduler = scheduler;
         claim.amount = amount;
         claim.worker = task.worker;
@@ -230,6 +236,21 @@ abstract contract TaskClaims is IWages, Panels {
         claim.exposure = 0;
         _lock(scheduler, bond + maxFee);
         _close(jobId, scheduler, maxFee, maxFee, 0); // into escrow
+    }
+
+    /// @dev A job answers a claim if it could pay for the work at its own price. Of a member's task that is the text
+    /// that it was shown: what it generated beside it is no part of the job. An honest scheduler takes no job whose
+    /// maxFee is less than all tokens asked for; one in league with a client would have the work for nothing.
+    function _requirePriced(
+        bytes32 commitment,
+        TaskClaim storage claim,
+        Posting memory posting,
+        Relation relation
+    ) private view {
+        bool whole = relation == Relation.Supersedes || posting.commitment == commitment;
+        uint256 tokens = uint256(claim.promptTokens) + (whole ? claim.newTokens : 0);
+        uint256 least = Math.min(posting.quote.unitPrice * tokens, claim.due);
+        require(posting.job.maxFee >= least, Underpriced(posting.job.maxFee, least));
     }
 
     function _openClaim(bytes32 commitment) private view returns (TaskClaim storage claim) {

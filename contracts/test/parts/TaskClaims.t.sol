@@ -300,6 +300,107 @@ contract TaskClaimsTest is Work {
         _contest(made.commitment, c);
     }
 
+    // ── A job that could not pay ────────────────────────────────────────────────────────────────
+
+    /// @notice A client in league with its scheduler signs a maxFee of next to nothing: the scheduler owes the rest.
+    function test_contestTask_revertsForAJobThatCouldNotPayForTheWork() public {
+        (Case memory c, Given memory given, Made memory made) = _streamedFor(DUE - 1);
+        _postMade(c, made);
+        _seal(c);
+        _late(given);
+        _claimNow(given, made);
+        _expectUnderpriced(DUE - 1, DUE);
+        _contest(made.commitment, c);
+        pass(terms.unbonding);
+        network.collectTask(made.commitment);
+        assertEq(_balance(workers[0]), STAKE + DUE);
+        assertEq(_balance(scheduler), STAKE - DUE);
+    }
+
+    function test_contestTask_byAJobThatCouldJustPay() public {
+        (Case memory c, Given memory given, Made memory made) = _streamedFor(DUE);
+        _postMade(c, made);
+        _late(given);
+        _claimNow(given, made);
+        _contest(made.commitment, c);
+        assertEq(_balance(workers[0]), STAKE - DUE, "burnt");
+    }
+
+    function test_contestTask_byAJobThatCouldPayWhatItsTaskNamed() public {
+        for (uint256 missing = 0; missing < 2; ++missing) {
+            uint256 snapshot = vm.snapshotState();
+            uint96 fee = DUE / 2;
+            (Case memory c, Given memory given,) = _streamedFor(fee - uint96(missing));
+            given.task.fee = fee;
+            _sign(given);
+            Made memory made = _made(given, 5, keys[workers[0]]);
+            c.parties[0].inner = made.inner;
+            _postMade(c, made);
+            _late(given);
+            _claimNow(given, made);
+            if (missing == 1) _expectUnderpriced(fee - 1, fee);
+            _contest(made.commitment, c);
+            vm.revertToState(snapshot);
+        }
+    }
+
+    /// @notice What a member generated is no part of the job, so that no honest job is dearer than its maxFee.
+    function test_contestTask_byASealOfAJobThatCouldPayForTheTextAMemberRead() public {
+        for (uint256 missing = 0; missing < 2; ++missing) {
+            uint256 snapshot = vm.snapshotState();
+            uint96 text = 10 * PRICE;
+            (Case memory c, uint256 k, Given memory given, Made memory made) =
+                _sealedMemberFor(text - uint96(missing));
+            _late(given);
+            _claimNow(given, made);
+            if (missing == 1) _expectUnderpriced(text - 1, text);
+            _contest(made.commitment, c);
+            if (missing == 0) {
+                assertEq(_balance(c.sealing.committee[k - 1].owner), STAKE - 11 * PRICE, "burnt");
+            }
+            vm.revertToState(snapshot);
+        }
+    }
+
+    function test_contestTask_revertsForAnothersOutputOfAJobThatCouldNotPay() public {
+        (Case memory c, Given memory given,) = _streamedFor(DUE - 1);
+        given.task.worker = workers[1];
+        _sign(given);
+        Made memory made = _made(given, 5, keys[workers[1]]);
+        _postOther(c);
+        _seal(c);
+        _claim(c, Outcome.Accept, 0);
+        _finalize(c);
+        _late(given);
+        _claimNow(given, made);
+        _expectUnderpriced(DUE - 1, DUE);
+        _contest(made.commitment, c);
+    }
+
+    /// @notice Who committed twice to one task has no claim, whatever its job could pay.
+    function test_contestTask_byAJobThatCouldNotPayStillRefutes() public {
+        (Case memory c, Given memory given, Made memory made) = _streamedFor(1);
+        _postMade(c, made);
+        _seal(c);
+        made.leaves[0].traceRoot = OUTPUTS;
+        _commit(given, made, keys[workers[0]]);
+        _late(given);
+        _claimNow(given, made);
+        _contest(made.commitment, c);
+        assertEq(_balance(workers[0]), STAKE - DUE, "burnt");
+    }
+
+    function test_postClaimed_revertsForAJobThatCouldNotPayForTheWork() public {
+        (Case memory c, Given memory given, Made memory made) = _streamedFor(DUE - 1);
+        _claimTask(given, made);
+        vm.prank(scheduler);
+        _expectUnderpriced(DUE - 1, DUE);
+        network.postClaimed(c.job, c.quote, made.commitment);
+        (c, given, made) = _streamedFor(DUE);
+        _claimTask(given, made);
+        _postClaimed(c, made);
+    }
+
     // ── Tokens that a worker made up ────────────────────────────────────────────────────────────
 
     function test_postClaimed_letsACommitteeJudgeTheClaim() public {
@@ -513,8 +614,16 @@ contract TaskClaimsTest is Work {
     // ── Helpers ─────────────────────────────────────────────────────────────────────────────────
 
     /// @dev A job of two requests that worker 0 has run: 6 + 5 tokens each. Nothing is posted.
-    function _streamed() private returns (Case memory c, Given memory given, Made memory made) {
+    function _streamed() private returns (Case memory, Given memory, Made memory) {
+        return _streamedFor(MAX_FEE);
+    }
+
+    function _streamedFor(uint96 maxFee)
+        private
+        returns (Case memory c, Given memory given, Made memory made)
+    {
         c = _order(2);
+        c.job.maxFee = maxFee;
         given = _given(0, workers[0], 2, 6, 8, vm.getBlockTimestamp() + 100);
         c.job.requestsRoot = _requestsRoot(given);
         c.id = network.jobIdOf(c.job);
@@ -577,11 +686,17 @@ contract TaskClaimsTest is Work {
     }
 
     /// @dev A sealed job, and what member k was given and made of it.
-    function _sealedMember()
+    function _sealedMember() private returns (Case memory, uint256, Given memory, Made memory) {
+        return _sealedMemberFor(MAX_FEE);
+    }
+
+    function _sealedMemberFor(uint96 maxFee)
         private
         returns (Case memory c, uint256 k, Given memory given, Made memory made)
     {
         c = _order(1);
+        c.job.maxFee = maxFee;
+        c.id = network.jobIdOf(c.job);
         _post(c);
         _commit(c);
         k = 2;
@@ -630,6 +745,10 @@ contract TaskClaimsTest is Work {
             made.outputs,
             [given.signature, made.signature]
         );
+    }
+
+    function _expectUnderpriced(uint256 maxFee, uint256 least) private {
+        _expect(abi.encodeWithSelector(IWages.Underpriced.selector, maxFee, least));
     }
 
     function _refuse(Given memory given, Made memory made, bytes32 field) private {

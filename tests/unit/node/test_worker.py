@@ -326,6 +326,19 @@ async def test_a_task_out_of_bounds_is_refused_with_its_own_code(
         assert bench.book.counts() == {}
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+async def test_a_tasks_fee_covers_all_tokens_that_may_come(
+    open_bench: OpenBench, missing: int
+) -> None:
+    async with open_bench() as bench:
+        task, price = bench.task(), bench.worker.serving.price
+        least = price * sum(item.length + item.max_new_tokens for item in task.items)
+        task = replace(task, deadline=NOW + 600, fee=least - missing)
+        response = await _post(bench, bench.signed(task))
+        assert (response.status_code == 402) is bool(missing)
+        assert sum(bench.book.counts().values()) == 1 - missing
+
+
 async def test_a_task_without_a_prompt_is_refused(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         submission = bench.signed(bench.task())
