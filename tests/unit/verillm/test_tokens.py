@@ -180,7 +180,7 @@ def test_the_border_of_min_p_in_logits_is_a_rivals_and_nobodys_outside() -> None
 def test_the_first_of_the_top_k_are_the_rivals_in_whatever_order_logits_come(rank: int) -> None:
     random = np.random.default_rng(rank)
     for position in range(40):
-        logits: Floats = (random.permutation(300) / 128).astype(np.float32)
+        logits: Floats = (random.permutation(1000) / 512).astype(np.float32)
         sampling, token = Sampling(2_000_000, rank), int(np.argmax(logits))
         ranked = scores(logits, sampling, SEED, position)
         first = np.argsort(-logits)[:rank]
@@ -199,7 +199,7 @@ def test_the_likelier_and_of_alike_the_first_hold_the_mass_of_top_p(
     sampling, nobody_above = Sampling(top_p=500_500), Borders(0.0, 1e9)
     for position in range(40):
         order = np.random.default_rng(position).permutation(300)
-        logits: Floats = (order * (not alike) / 256).astype(np.float32)
+        logits: Floats = ((order % 3 if alike else order) / 256).astype(np.float32)
         ranked = scores(logits, sampling, SEED, position)
         mass = np.exp(logits.astype(np.float64))
         above = [
