@@ -17,6 +17,7 @@ abstract contract People is Appeal {
         bool opened;
         bool committed;
         bool openedAgain;
+        bool spoken;
     }
 
     /// @dev Encoded: nested lists do not go into storage. The second round's values stand beside the job's own.
@@ -26,6 +27,10 @@ abstract contract People is Appeal {
     mapping(address worker => bool) internal _lazy;
     /// @dev What an honest worker may have lost: by a committee without an honest majority, or as wages for its question.
     mapping(address worker => uint256) internal _allowed;
+    /// @dev By worker: the slot of its one active seat, whether it has none, and how many seats its stake is bound for.
+    uint32[OWNERS] internal _slots;
+    bool[OWNERS] internal _away;
+    uint256[OWNERS] internal _bound;
     mapping(string action => uint256) public counts;
 
     function setUp() public override {
@@ -34,6 +39,9 @@ abstract contract People is Appeal {
         kinds[workers[5]] = Kind.Captured;
         _lazy[workers[6]] = true;
         kinds[workers[7]] = Kind.Infinite;
+        for (uint32 i = 0; i < OWNERS; ++i) {
+            (_slots[i], _bound[i]) = (i, 1);
+        }
     }
 
     function _spec() internal view override returns (ModelSpec memory spec) {
@@ -255,8 +263,30 @@ abstract contract People is Appeal {
 
     function _isFramed(Case memory c, uint256 i) internal view returns (bool) {
         Outcome outcome = _notes[i].standing;
-        bool against = outcome == Outcome.Slash || outcome == Outcome.Refund;
+        // What was said of the tokens refunds whatever a larger committee finds: nobody asks it then.
+        bool against = outcome == Outcome.Slash || (outcome == Outcome.Refund && !_notes[i].spoken);
         return against && _isHonest(c.posting.worker);
+    }
+
+    /// @dev A captured member's word refunds an honest inferencer's job, and what it asked for may be in vain.
+    function _spokenAgainst(Case memory c, uint256 i) internal {
+        _notes[i].spoken = true;
+        if (_notes[i].standing != Outcome.Slash && _statusOf(i) == Status.Judged) {
+            _notes[i].standing = Outcome.Refund;
+        }
+        if (!_isHonest(c.posting.worker)) return;
+        _allowed[c.posting.worker] += c.sealing.fee + terms.reverifyBond;
+    }
+
+    /// @dev Nobody honest says that honest tokens are not.
+    function _wouldSpeak(Case memory c) internal view returns (bool) {
+        return !_isHonest(c.posting.worker) || !_isHonest(c.sealing.committee[0].owner);
+    }
+
+    function _present() internal view returns (uint256 count) {
+        for (uint256 i = 0; i < OWNERS; ++i) {
+            if (!_away[i]) ++count;
+        }
     }
 
     function _operator(uint256 who) internal view returns (address) {

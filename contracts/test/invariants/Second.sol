@@ -4,6 +4,7 @@ pragma solidity 0.8.30;
 import "../../src/interfaces/ILedger.sol";
 import "../../src/interfaces/IVeriLLM.sol";
 import "../../src/interfaces/Types.sol";
+import {HashLib} from "../../src/libraries/HashLib.sol";
 import {VerdictLib} from "../../src/libraries/VerdictLib.sol";
 import {People} from "./People.sol";
 
@@ -32,9 +33,10 @@ contract Second is People {
         c.job.requestsRoot = _requestLeaves(1)[0];
         c.id = network.jobIdOf(c.job);
         uint32 place = uint32(seat % OWNERS);
+        if (_away[place]) return;
         c.parties[0] = _party(workers[place], 1, 0);
         bytes memory signed = signature(clientKey, JobId.unwrap(c.id));
-        _postWith(c, place, _commitment(c, 0), LOCK, signed, scheduler);
+        _postWith(c, _slots[place], _commitment(c, 0), LOCK, signed, scheduler);
         _cases.push(abi.encode(c));
         _rounds.push("");
         Notes storage notes = _notes.push();
@@ -163,6 +165,59 @@ contract Second is People {
         if (i != type(uint256).max) _concludeIn(c);
     }
 
+    // ── What is said of the tokens ──────────────────────────────────────────────────────────────
+
+    function attest(uint256 which) external {
+        (Case memory c, uint256 i) = _pick(which, Status.Challenged);
+        if (i == type(uint256).max) (c, i) = _pick(which, Status.Judged);
+        if (i == type(uint256).max) (c, i) = _pick(which, Status.Reverifying);
+        if (i == type(uint256).max || !_wouldSpeak(c)) return;
+        if (_statusOf(i) == Status.Judged && _late(c)) return;
+        bytes[] memory words = new bytes[](1);
+        words[0] = _signed(c.parties[1], HashLib.hashAttestation(c.id, Outcome.Refund, 7, BUNDLE));
+        vm.prank(challenger);
+        try network.attest(c.posting, c.sealing, c.claiming, Outcome.Refund, 7, BUNDLE, words) {
+            _spokenAgainst(c, i);
+            ++counts["attest"];
+        } catch (bytes memory why) {
+            require(bytes4(why) == ILedger.AlreadySupported.selector, "once only");
+        }
+    }
+
+    /// @dev By the committee's states, which a captured one may have nudged.
+    function overrule(uint256 which) external {
+        (Case memory c, uint256 i) = _pick(which, Status.Claimed);
+        if (i == type(uint256).max || _late(c) || !_wouldSpeak(c)) return;
+        Outcome said = c.claiming.outcome;
+        if (said != Outcome.Accept && said != Outcome.Inconclusive) return;
+        network.overrule(c.posting, c.sealing, c.claiming, challenger);
+        _spokenAgainst(c, i);
+        ++counts["overrule"];
+    }
+
+    // ── Seats ───────────────────────────────────────────────────────────────────────────────────
+
+    /// @dev As many stay as the largest committee and those who may be left out of it.
+    function leave(uint256 who) external {
+        uint256 i = who % OWNERS;
+        if (_away[i] || _present() <= 8) return;
+        vm.prank(workers[i]);
+        network.leave(modelId, _slots[i]);
+        _away[i] = true;
+        ++counts["leave"];
+    }
+
+    function join(uint256 who) external {
+        uint256 i = who % OWNERS;
+        if (!_away[i] || _balance(workers[i]) < (_bound[i] + 1) * SEAT) return;
+        vm.prank(workers[i]);
+        _slots[i] = network.join(modelId, PRICE);
+        _away[i] = false;
+        ++_bound[i];
+        pass(12); // a seat serves from the next block on
+        ++counts["join"];
+    }
+
     // ── Proofs ──────────────────────────────────────────────────────────────────────────────────
 
     /// @dev The guilty alone: proofs against the honest do not exist (docs/protocol.md §8).
@@ -179,6 +234,23 @@ contract Second is People {
         try network.convict(c.posting, c.sealing, c.claiming, scheduler_ ? 255 : 0, 8, claimer) {
             ++counts[again ? "convict meanwhile" : "convict"];
             assertLe(before, _balance(owner) + most, "at most the job's stake");
+        } catch (bytes memory why) {
+            require(bytes4(why) == ILedger.AlreadyConvicted.selector, "once only");
+        }
+    }
+
+    /// @dev A member's fault waits for the end, and takes what other jobs have not locked.
+    function convictMember(uint256 which) external {
+        (Case memory c, uint256 i) = _pick(which, Status.Final);
+        if (i == type(uint256).max || c.sealing.secret == 0) return;
+        address owner = c.sealing.committee[0].owner;
+        bool late = vm.getBlockTimestamp() >= c.posting.postedAt + terms.unbonding;
+        if (_isHonest(owner) || late) return;
+        uint256 before = _balance(owner);
+        try network.convict(c.posting, c.sealing, c.claiming, 1, 12, claimer) {
+            ++counts["convict a member"];
+            assertLe(before, _balance(owner) + LOCK, "at most its lock");
+            assertLe(_locked(owner), _balance(owner), "of what is free");
         } catch (bytes memory why) {
             require(bytes4(why) == ILedger.AlreadyConvicted.selector, "once only");
         }
@@ -216,13 +288,19 @@ contract Second is People {
     /// @dev Nobody honest has less than it brought; seats stay whose they are.
     function checkHonest() external view {
         (uint32 slots, uint32 owners) = network.slotsOf(modelId);
-        assertEq(uint256(slots) + owners, 2 * OWNERS, "seats");
+        assertEq(owners, _present(), "owners");
+        uint256 bound = 0;
         for (uint256 i = 0; i < OWNERS; ++i) {
             (,, uint256 staked,,,) = network.accountOf(workers[i]);
-            assertEq(staked, SEAT, "a seat's stake");
+            assertEq(staked, _bound[i] * SEAT, "its seats' stake");
+            bound += _bound[i];
+            (address owner,, uint40 leftAt,) = network.seatOf(modelId, _slots[i]);
+            assertEq(owner, workers[i], "its seat");
+            assertEq(leftAt != 0, _away[i], "left");
             if (!_isHonest(workers[i])) continue;
             assertGe(_balance(workers[i]) + _allowed[workers[i]], STAKE, "an honest worker lost");
         }
+        assertEq(slots, bound, "a slot a seat");
     }
 
     /// @dev Whatever was done: within the windows of one job anyone ends every job, and then nothing is locked.

@@ -12,7 +12,7 @@ contract SecondTest is Test {
     function setUp() public {
         _handler = new Second();
         _handler.setUp();
-        bytes4[] memory selectors = new bytes4[](22);
+        bytes4[] memory selectors = new bytes4[](27);
         selectors[0] = Second.wait_.selector;
         selectors[1] = Second.post.selector;
         selectors[2] = Second.seal.selector;
@@ -35,12 +35,17 @@ contract SecondTest is Test {
         selectors[19] = Second.claim.selector;
         selectors[20] = Second.ask.selector;
         selectors[21] = Second.convene.selector;
+        selectors[22] = Second.attest.selector;
+        selectors[23] = Second.overrule.selector;
+        selectors[24] = Second.leave.selector;
+        selectors[25] = Second.join.selector;
+        selectors[26] = Second.convictMember.selector;
         _target(address(_handler), selectors);
     }
 
     /// forge-config: default.invariant.runs = 16
     /// forge-config: default.invariant.shrink-run-limit = 100
-    /// forge-config: ci.invariant.runs = 128
+    /// forge-config: ci.invariant.runs = 512
     /// forge-config: ci.invariant.depth = 128
     function invariant_secondCommitteesLoseNoMoneyAndNobodyHonest() public view {
         _handler.checkMoney();
@@ -78,6 +83,8 @@ contract SecondTest is Test {
                 _handler.openAgain(i);
             }
             if (n == 2) _handler.convict(4, true);
+            if (n == 1) _handler.leave(n);
+            if (n == 3) _handler.join(1);
         }
         for (uint256 n = 0; n < 6; ++n) {
             for (uint256 i = 0; i < 6; ++i) {
@@ -87,6 +94,9 @@ contract SecondTest is Test {
                 _handler.closeCommits(i);
             }
             _handler.wait_(40 minutes);
+        }
+        for (uint256 i = 0; i < 6; ++i) {
+            _handler.convictMember(i);
         }
         string[15] memory actions = [
             "post",
@@ -108,9 +118,35 @@ contract SecondTest is Test {
         for (uint256 i = 0; i < actions.length; ++i) {
             assertGt(_handler.counts(actions[i]), 0, actions[i]);
         }
-        assertGt(_handler.counts("convict meanwhile"), 0, "convict meanwhile");
+        string[4] memory more = ["convict meanwhile", "convict a member", "leave", "join"];
+        for (uint256 i = 0; i < more.length; ++i) {
+            assertGt(_handler.counts(more[i]), 0, more[i]);
+        }
         assertGt(_handler.counts("appeal"), 0, "appeal");
         _handler.checkMoney();
+        _handler.finishAll();
+        _handler.checkMoney();
+        _handler.checkHonest();
+    }
+
+    /// @notice What is said of tokens, by whoever would say it, does reach the round and the second committee.
+    function test_handlers_speakOfTokens() public {
+        for (uint256 n = 0; n < 6; ++n) {
+            _handler.post(n + 3, 5 ether); // two captured ones among them
+        }
+        for (uint256 n = 0; n < 6; ++n) {
+            _handler.seal(n);
+        }
+        for (uint256 i = 0; i < 6; ++i) {
+            _handler.claim(i, 260); // accepted, and its member is paid
+            if (i & 1 == 0) _handler.overrule(i);
+            else _handler.challenge(i);
+        }
+        for (uint256 i = 0; i < 6; ++i) {
+            _handler.attest(i);
+        }
+        assertGt(_handler.counts("overrule"), 0, "overrule");
+        assertGt(_handler.counts("attest"), 0, "attest");
         _handler.finishAll();
         _handler.checkMoney();
         _handler.checkHonest();
