@@ -28,6 +28,7 @@ from tests.chain.beside import Said
 from tests.chain.casework import PRICE, Case, Plan, posted, sealed
 from tests.chain.town import PURSE, Town
 from tests.reference import Refused
+from verillm.chain.appeals import AppealPhase
 from verillm.chain.reads import Status
 from verillm.types import Outcome, Reason
 
@@ -276,12 +277,19 @@ class Life(RuleBasedStateMachine):
             Status.DEMANDED: lambda: ("void_claim", self.work.record(case)),
             Status.CHALLENGED: lambda: ("adjudicate", self.work.record(case)),
             Status.JUDGED: lambda: ("settle", self.work.record(case)),
+            Status.REVERIFYING: lambda: self._end_of_question(case),
         }
         while (status := self._state(case).status) is not Status.FINAL:
             name, values = ways[status]()
             self.beside.pass_time(3_600)
             said = self.beside.must(self.town.auditor.address, name, *values)
             self.town.took(case, said.events)
+
+    def _end_of_question(self, case: Case) -> tuple[str, tuple[Any, ...]]:
+        identity = self.work.id_of(case)
+        if self.reference.appeal_of(identity).phase is AppealPhase.CONVENED:
+            return "close_commits", (identity,)
+        return "conclude", self.work.record(case)
 
 
 def _flawed(values: list[Any], flaw: str) -> list[Any]:

@@ -15,6 +15,7 @@ from tests.chain.conftest import Net
 from tests.chain.jobs import Jobs
 from tests.chain.labour import Labour
 from tests.chain.life import Life
+from tests.chain.questions import Questions
 from tests.chain.silence import Silence
 from tests.chain.town import Town, inhabited
 
@@ -29,6 +30,20 @@ class Whole(Silence, Labour, Jobs):
 def town(deployed: Net) -> Iterator[Town]:
     with inhabited(deployed) as made:
         yield made
+
+
+OWNERS: Final = 9
+"""With first committees of three a second one has seven members, and the inferencer is none."""
+
+
+@pytest.fixture(scope="module")
+def city(deployed: Net) -> Iterator[Town]:
+    with inhabited(deployed, workers=OWNERS) as made:
+        yield made
+
+
+class Doubts(Questions, Jobs):
+    """Re-verifications beside everything that happens to jobs."""
 
 
 def live(town: Town, rules: type[Life], **limits: Any) -> None:
@@ -53,6 +68,19 @@ def test_the_contracts_do_what_the_reference_says(town: Town) -> None:
 @pytest.mark.parametrize("rules", [Silence, Labour])
 def test_each_part_does_what_the_reference_says(town: Town, rules: type[Life]) -> None:
     live(town, rules, max_examples=2, stateful_step_count=25, **AS_EVER)
+
+
+def test_a_second_committee_does_what_the_reference_says(city: Town) -> None:
+    live(city, Questions, max_examples=4, stateful_step_count=15, **AS_EVER)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("rules", [Questions, Doubts])
+def test_a_second_committee_does_what_the_reference_says_for_long(
+    city: Town, rules: type[Life]
+) -> None:
+    live(city, rules, max_examples=10, stateful_step_count=40)
 
 
 @pytest.mark.slow

@@ -41,16 +41,17 @@ STAKES: Final = (10_000, 10_400, 12_000, 30_000, 30_000, 30_000)
 class Town:
     """One deployment and its reference, furnished alike."""
 
-    def __init__(self, net: Net, spec: ModelSpec = SMALL) -> None:
+    def __init__(self, net: Net, spec: ModelSpec = SMALL, workers: int = len(STAKES)) -> None:
         deployment = deploy(net.provider, dev_account(0), CONFIG)
         # Hundreds of blocks in one call take long where many share a machine.
         self.provider = HttpProvider(net.anvil.url, timeout=PATIENCE)
         here = replace(net, provider=self.provider, deployment=deployment, config=CONFIG)
         self.beside = Beside(here)
         self.prover = self.beside.config.prover  # impersonated: it says what no proof bears out
-        self.deployer, *accounts = [dev_account(index) for index in range(12)]
+        self.deployer, *accounts = [dev_account(each) for each in range(6 + workers)]
         self.clients, self.schedulers = accounts[:2], accounts[2:4]
-        self.workers, self.auditor = accounts[4:10], accounts[10]
+        self.workers, self.auditor = accounts[4:-1], accounts[-1]
+        self.stakes = (*STAKES, *STAKES[-1:] * (workers - len(STAKES)))
         self.operators = [*self.schedulers, *self.workers, self.auditor]
         self.people = [*self.clients, *self.operators]
         self.hot = {each.address: key("hot" + each.address) for each in self.operators}
@@ -75,7 +76,9 @@ class Town:
         for client in self.clients:
             for scheduler in self.schedulers:
                 here.must(client.address, "deposit", scheduler.address, PURSE // 10)
-        for operator, stake in zip(self.operators, (50_000,) * 2 + STAKES + (5_000,), strict=True):
+        for operator, stake in zip(
+            self.operators, (50_000,) * 2 + self.stakes + (5_000,), strict=True
+        ):
             here.must(operator.address, "add_stake", stake)
         for operator in self.operators[::2]:
             here.must(operator.address, "set_hot_key", self.hot[operator.address].address)
@@ -89,7 +92,7 @@ class Town:
         ]
         watched.operators = [each.address for each in self.operators]
         watched.keys = [each.address for each in (*self.people, *self.hot.values())]
-        watched.seats = [(self.work.model, seat) for seat in range(8)]
+        watched.seats = [(self.work.model, seat) for seat in range(2 + len(self.workers))]
         here.compare()
 
     # ── A job, step by step, as an honest scheduler takes it ────────────────────────────────────
@@ -140,10 +143,10 @@ class Town:
 
 
 @contextmanager
-def inhabited(net: Net, spec: ModelSpec = SMALL) -> Iterator[Town]:
+def inhabited(net: Net, spec: ModelSpec = SMALL, workers: int = len(STAKES)) -> Iterator[Town]:
     """A town on this Anvil, gone afterwards."""
     snapshot = net.rpc("evm_snapshot")
-    town = Town(net, spec)
+    town = Town(net, spec, workers)
     try:
         yield town
     finally:
