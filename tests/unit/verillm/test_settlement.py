@@ -15,6 +15,7 @@ from verillm.settlement import (
     Way,
     adjudicate,
     bond_of,
+    could_pay,
     fee_of,
     least_lock,
     punished,
@@ -343,6 +344,16 @@ def test_fee_is_capped_and_demands_round_up() -> None:
     assert [fee_of(3, 10, 5, cap) for cap in (44, 45, 46)] == [44, 45, 45]
     assert least_lock(3, 10_001) == 4
     assert bond_of(1, 0) == 2
+
+
+@pytest.mark.parametrize(
+    ("max_fee", "due", "pays"),
+    [(45, 50, True), (44, 50, False), (30, 30, True), (29, 30, False)],
+)
+def test_a_max_fee_pays_for_work_that_covers_its_tokens_or_what_is_due(
+    max_fee: int, due: int, pays: bool
+) -> None:
+    assert could_pay(max_fee, 3, 15, due) is pays
 
 
 @pytest.mark.parametrize(
