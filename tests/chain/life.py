@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from eth_account.signers.local import LocalAccount
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
     rule,
+    run_state_machine_as_test,
 )
 from hypothesis.strategies import (
     SearchStrategy,
@@ -36,6 +38,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., None])
 PEOPLE, OPERATORS, SEATS = 11, 9, 8
 SIZE = 3
+AS_EVER: Final = {"derandomize": True, "phases": [Phase.generate]}
 MONEY = [
     "deposit",
     "request_unlock",
@@ -310,3 +313,11 @@ def _flawed(values: list[Any], flaw: str) -> list[Any]:
     elif flaw == "record":
         posting = replace(posting, lock=posting.lock + 1)
     return [posting, secret, inner, inners, signatures]
+
+
+def live(town: Town, rules: type[Life], **limits: Any) -> None:
+    """Run the machine against one town; every life starts from the same state."""
+    here = type("Here", (rules,), {"town": town})
+    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    profile = settings(deadline=None, suppress_health_check=quiet, database=None, **limits)
+    run_state_machine_as_test(here, settings=profile)

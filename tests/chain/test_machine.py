@@ -5,21 +5,16 @@ and in the end anyone can bring every job to its end, which leaves nothing locke
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis import Phase
 
 from tests.chain.conftest import Net
 from tests.chain.jobs import Jobs
 from tests.chain.labour import Labour
-from tests.chain.life import Life
-from tests.chain.questions import Questions
+from tests.chain.life import AS_EVER, Life, live
 from tests.chain.silence import Silence
 from tests.chain.town import Town, inhabited
-
-AS_EVER: Final = {"derandomize": True, "phases": [Phase.generate]}
 
 
 class Whole(Silence, Labour, Jobs):
@@ -30,28 +25,6 @@ class Whole(Silence, Labour, Jobs):
 def town(deployed: Net) -> Iterator[Town]:
     with inhabited(deployed) as made:
         yield made
-
-
-OWNERS: Final = 9
-"""With first committees of three a second one has seven members, and the inferencer is none."""
-
-
-@pytest.fixture(scope="module")
-def city(deployed: Net) -> Iterator[Town]:
-    with inhabited(deployed, workers=OWNERS) as made:
-        yield made
-
-
-class Doubts(Questions, Jobs):
-    """Re-verifications beside everything that happens to jobs."""
-
-
-def live(town: Town, rules: type[Life], **limits: Any) -> None:
-    """Run the machine against one town; every life starts from the same state."""
-    here = type("Here", (rules,), {"town": town})
-    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    profile = settings(deadline=None, suppress_health_check=quiet, database=None, **limits)
-    run_state_machine_as_test(here, settings=profile)
 
 
 def test_the_contracts_do_what_the_reference_says(town: Town) -> None:
@@ -68,19 +41,6 @@ def test_the_contracts_do_what_the_reference_says(town: Town) -> None:
 @pytest.mark.parametrize("rules", [Silence, Labour])
 def test_each_part_does_what_the_reference_says(town: Town, rules: type[Life]) -> None:
     live(town, rules, max_examples=2, stateful_step_count=25, **AS_EVER)
-
-
-def test_a_second_committee_does_what_the_reference_says(city: Town) -> None:
-    live(city, Questions, max_examples=4, stateful_step_count=15, **AS_EVER)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("rules", [Questions, Doubts])
-def test_a_second_committee_does_what_the_reference_says_for_long(
-    city: Town, rules: type[Life]
-) -> None:
-    live(city, rules, max_examples=10, stateful_step_count=40)
 
 
 @pytest.mark.slow
