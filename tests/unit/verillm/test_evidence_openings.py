@@ -92,6 +92,18 @@ def test_openings_of_one_of_two_requests_are_not_enough(honest: World) -> None:
     assert found.generated[0] is None and found.generated[1] is not None
 
 
+def test_what_a_verifier_ran_on_another_text_is_no_evidence() -> None:
+    def altered(party: int, task: Task) -> Task:
+        if party != 1:
+            return task
+        items = tuple(replace(item, tokens=(*item.tokens[:-1], 0)) for item in task.items)
+        return replace(task, items=items)
+
+    first, second = gathered(make_world(Plan(task=altered))).parties[1:3]
+    assert (first.mismatched, first.states, first.generated) == (True, None, ())
+    assert not second.mismatched and second.states and second.generated
+
+
 def test_a_member_that_took_over_a_place_has_its_own_task() -> None:
     def taken_over(number: int) -> World:
         def task(party: int, given: Task) -> Task:
