@@ -303,8 +303,9 @@ class Jobs(Life):
 
     def _open(self, case: Case, silent: frozenset[int]) -> None:
         """Reveal, serve and compare everything of everyone who is not silent."""
-        other = case.plan.other
-        whole = [k for k in range(SIZE + 1) if k not in silent | other]
+        everyone = range(SIZE + 1)
+        other = case.plan.other.intersection(everyone)  # members of a second committee are not here
+        whole = [k for k in everyone if k not in silent | other]
         for place in range(len(self.work.checked(case))):
             self._send(self.town.auditor, "reveal", *self.work.reveal(case, place))
             for index in range(len(self.work.where(case, place))):
