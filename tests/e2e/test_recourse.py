@@ -33,7 +33,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 LONG = replace(TERMS, opening_window=300, unbonding=12 * HOUR)
 """Rounds end once all is compared; their windows are for machines that do much else."""
 FORCED = replace(LONG, forced_every=1)
-APPEALED = replace(LONG, dispute_window=10, reverify_bond=UNIT // 10)
+APPEALED = replace(LONG, opening_window=120, dispute_window=10, reverify_bond=UNIT // 10)
+"""A re-verification concludes no sooner than its openings are due."""
+ENOUGH = 32
+"""New tokens, with which a job has positions enough for a verdict."""
 """A bond below what a job of these tokens has at stake."""
 
 
@@ -118,7 +121,9 @@ def captured(made: Town, liar: str, tokens: int) -> JobHistory:
             handle.read()
         for handle in handles:
             sealed = made.history(handle, lambda found: found.sealed)
-            if committee(made, sealed) == {liar}:
+            assert sealed.sealed is not None
+            enough = sealed.sealed.event.sealing.inner.new_tokens >= min(tokens, ENOUGH)
+            if enough and committee(made, sealed) == {liar}:
                 return made.final(handle, within=2 * WAIT)
     raise AssertionError(f"no committee of {liar}")
 
