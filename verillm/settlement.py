@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from verillm.errors import InputError
-from verillm.types import Outcome, Reason
+from verillm.types import ATTESTED, Outcome, Reason
 
 BPS = 10_000
 BOND_BPS = 12_500
 """The scheduler's bond over lock and fee: aborting costs more than the cheat it would hide."""
-
-_ATTESTED = range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +179,7 @@ def adjudicate(claim: Claim | None, judged: Judged, attested: Reason = Reason.NO
     too many.
     """
     outcome, unpaid, lost = judged.outcome, judged.unpaid, judged.lost
-    by_claim = claim is not None and claim.reason in _ATTESTED
+    by_claim = claim is not None and claim.reason in ATTESTED
     upheld = claim is not None and claim.outcome == outcome
     rejected = outcome in (Outcome.SLASH, Outcome.REFUND)
     if (by_claim or attested != Reason.NONE) and not rejected:

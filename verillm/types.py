@@ -1,7 +1,7 @@
 """The vocabulary that every other module shares: hashes, ids, arrays, outcome and reason codes."""
 
 from enum import IntEnum
-from typing import NewType
+from typing import Final, NewType
 
 import numpy as np
 from eth_typing import ChecksumAddress, Hash32
@@ -76,3 +76,7 @@ class Reason(IntEnum):
     NOT_SEALED = 30
     BEACON_LOST = 31
     NOT_COMPARED = 32
+
+
+ATTESTED: Final = frozenset(range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1))
+"""Reasons that the chain cannot recompute: a committee's majority attests them."""

@@ -23,7 +23,7 @@ from verillm.model import ModelSpec
 from verillm.records import Claiming, Posting, Sealing
 from verillm.task import inner_hash, task_id
 from verillm.trace import Opening, check_opening
-from verillm.types import JobId, Outcome, Reason
+from verillm.types import ATTESTED, JobId, Outcome, Reason
 from verillm.verdict import judge_states, paid_mask
 from verillm_node import own as ours
 from verillm_node.judging import Case
@@ -44,7 +44,7 @@ from verillm_node.stakes import stand
 from verillm_node.tasks import TaskBook, TaskRecord
 from verillm_node.threads import blocking
 from verillm_node.view import View, is_forced, look
-from verillm_node.words import ATTESTED, Words
+from verillm_node.words import Words
 from verillm_node.worker import Worker
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from typing import Any
 
 from verillm.chain.contract import Chain
 from verillm.chain.events import At, Posted, Sealed, job_history, stream
-from verillm.errors import InputError
+from verillm.errors import MalformedError
 from verillm.records import Posting, Sealing
 from verillm.settlement import could_pay
 from verillm.task import inner_hash, task_id, task_numbers
@@ -84,19 +84,19 @@ class Follower:
     def _is_sealed_paid(
         self, record: TaskRecord, job_id: JobId, sealing: Sealing, party: int
     ) -> bool:
-        events = (at.event for at in job_history(self._chain, job_id).events)
-        posted = next((event for event in events if isinstance(event, Posted)), None)
+        posted = job_history(self._chain, job_id).posted
         if posted is None:
-            raise InputError(f"job {job_id.hex()} was sealed and is not posted")
-        seat = sealing.committee[party - 1].seat if party else posted.posting.seat
-        return self._is_paid(record, job_id, posted.posting, party, seat)
+            raise MalformedError("logs", f"no post of the sealed job {job_id.hex()}")
+        posting = posted.event.posting
+        seat = sealing.committee[party - 1].seat if party else posting.seat
+        return self._is_paid(record, job_id, posting, party, seat)
 
     def _is_paid(
         self, record: TaskRecord, job_id: JobId, posting: Posting, party: int, seat: int
     ) -> bool:
         """Whether the contract takes the job as an answer to a claim of this task."""
         if record.commitment is None:
-            raise InputError(f"task {record.task.task_id.hex()} has no commitment")
+            raise RuntimeError(f"task {record.task.task_id.hex()} has no commitment")
         job, quote, inner = posting.job, posting.quote, record.commitment.inner
         tokens = inner.prompt_tokens + inner.new_tokens
         due = min(record.task.fee, self._chain.seat_of(quote.model_id, seat).price * tokens)

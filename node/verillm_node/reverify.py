@@ -43,14 +43,13 @@ from verillm.records import Claiming, Posting, Sealing
 from verillm.task import Task
 from verillm.tokens import Generated, Head, judge_tokens, token_statistics
 from verillm.trace import CommittedTrace, Opening, open_positions
-from verillm.types import ChecksumAddress, JobId, Outcome, Reason, TaskId
+from verillm.types import ATTESTED, ChecksumAddress, JobId, Outcome, Reason, TaskId
 from verillm_node.own import checked_of
 from verillm_node.rounds import Round, due_reveals, due_services, told_mismatched
 from verillm_node.sending import send_all
 from verillm_node.tasks import TaskBook
 from verillm_node.threads import blocking
 from verillm_node.view import NO_HASH, View, look
-from verillm_node.words import ATTESTED
 from verillm_node.worker import Worker
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from verillm.errors import VeriLLMError, WorkerFailed
 from verillm.records import Attestation
 from verillm.signing import recover
 from verillm.task import inner_hash
-from verillm.types import Hash32, Outcome, Reason
+from verillm.types import ATTESTED, Hash32, Outcome, Reason
 from verillm.verdict import Verdict, paid_mask
 from verillm_node.bundle import collect, make_bundle, wanted_openings
 from verillm_node.committee import checked_requests
@@ -30,7 +30,6 @@ from verillm_node.rounds import Round, due_chunks
 from verillm_node.sending import send_all
 from verillm_node.threads import blocking
 from verillm_node.view import View
-from verillm_node.words import ATTESTED
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from verillm.model import ModelSpec
 from verillm.records import Attestation, Member
 from verillm.signing import sign, verify
 from verillm.tokens import Head
-from verillm.types import Hash32, JobId, Reason
+from verillm.types import ATTESTED, Hash32, JobId, Reason
 from verillm.verdict import Verdict, quorum
 from verillm_node.judging import Case, verdict_of
 from verillm_node.link import Link
@@ -26,8 +26,6 @@ from verillm_node.worker import Identity
 
 log = logging.getLogger(__name__)
 
-ATTESTED = frozenset(range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1))
-"""Reasons that the chain cannot recompute; whoever challenges them loses its bond."""
 AGAIN_SECONDS = 15.0
 """Between two attempts to get the others' words: they answer six times a minute."""
 

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from eth_account.signers.local import LocalAccount
@@ -10,6 +11,9 @@ from verillm.chain.contract import Chain
 from verillm.chain.deploy import deploy
 from verillm.chain.deployment import Config, Deployment
 from verillm.chain.rpc import HttpProvider
+
+if TYPE_CHECKING:
+    from tests.chain.world import World
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,3 +67,21 @@ def net(deployed: Net) -> Iterator[Net]:
     snapshot = deployed.rpc("evm_snapshot")
     yield deployed
     assert deployed.rpc("evm_revert", snapshot)
+
+
+@pytest.fixture(scope="module")
+def furnished(deployed: Net) -> Iterator["World"]:
+    """The deployment with everybody in it; a module may have a world of its own."""
+    from tests.chain.world import World  # it needs `Net`
+
+    snapshot = deployed.rpc("evm_snapshot")
+    yield World(deployed)
+    assert deployed.rpc("evm_revert", snapshot)
+
+
+@pytest.fixture
+def world(furnished: "World") -> Iterator["World"]:
+    """What is furnished, rolled back after each test."""
+    snapshot = furnished.net.rpc("evm_snapshot")
+    yield furnished
+    assert furnished.net.rpc("evm_revert", snapshot)

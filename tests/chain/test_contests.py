@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.chain.conftest import Net
 from tests.chain.test_summons import Work, claim, work
 from tests.chain.world import Running, World
 from verillm.api import AcceptedEvent, JobSubmission, SignedQuote, TokenEvent
@@ -24,20 +23,6 @@ from verillm_node.flow import Flow
 from verillm_node.jobs import FAILED, OPEN, JobBook
 from verillm_node.store import Database
 from verillm_node.worker import Identity
-
-
-@pytest.fixture(scope="module")
-def furnished(deployed: Net) -> Iterator[World]:
-    snapshot = deployed.rpc("evm_snapshot")
-    yield World(deployed)
-    assert deployed.rpc("evm_revert", snapshot)
-
-
-@pytest.fixture
-def world(furnished: World) -> Iterator[World]:
-    snapshot = furnished.net.rpc("evm_snapshot")
-    yield furnished
-    assert furnished.net.rpc("evm_revert", snapshot)
 
 
 @dataclass

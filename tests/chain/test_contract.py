@@ -1,6 +1,6 @@
 """Every entry point and read of the deployed contract, with our own hashes, signatures, draws."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,20 +39,6 @@ from verillm.model import model_id
 from verillm.records import record_hash
 from verillm.signing import job_id, sign
 from verillm.types import Hash32, ModelId, Outcome, Reason
-
-
-@pytest.fixture(scope="module")
-def furnished(deployed: Net) -> Iterator[World]:
-    snapshot = deployed.rpc("evm_snapshot")
-    yield World(deployed)
-    assert deployed.rpc("evm_revert", snapshot)
-
-
-@pytest.fixture
-def world(furnished: World) -> Iterator[World]:
-    snapshot = furnished.net.rpc("evm_snapshot")
-    yield furnished
-    assert furnished.net.rpc("evm_revert", snapshot)
 
 
 @pytest.fixture

@@ -1,16 +1,12 @@
 """Summons and wages on the deployed contracts, by our calls, reads, events and money."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pytest
-
-from tests.chain.conftest import Net
+from tests.chain.unposted import UNCLAIMED, UNSEALED
 from tests.chain.world import Operator, Running, World
 from verillm.api import CommitmentEvent, TaskSubmission
 from verillm.chain.beacon import beacon
 from verillm.chain.contract import Chain, Mined, Status
-from verillm.chain.deployment import ZERO_ADDRESS
 from verillm.chain.events import (
     Answered,
     Convened,
@@ -24,7 +20,6 @@ from verillm.chain.events import (
 )
 from verillm.draw import draw, draw_seats
 from verillm.hashing import keccak
-from verillm.records import Claiming, Sealing
 from verillm.settlement import Ending, Settlement, Stakes, Terms, Way, settle
 from verillm.signing import sign, struct_hash, task_hash
 from verillm.task import (
@@ -38,25 +33,7 @@ from verillm.task import (
     task_id,
     verification_task,
 )
-from verillm.types import Hash32, Outcome, Reason
-
-ZERO = Hash32(bytes(32))
-UNCLAIMED = Claiming(ZERO_ADDRESS, Outcome.NONE, Reason.NONE, 0, ZERO, ZERO)
-UNSEALED = Sealing(ZERO, ZERO, Inner(ZERO, ZERO, 0, 0, 0), 0, 0, ())
-
-
-@pytest.fixture(scope="module")
-def furnished(deployed: Net) -> Iterator[World]:
-    snapshot = deployed.rpc("evm_snapshot")
-    yield World(deployed)
-    assert deployed.rpc("evm_revert", snapshot)
-
-
-@pytest.fixture
-def world(furnished: World) -> Iterator[World]:
-    snapshot = furnished.net.rpc("evm_snapshot")
-    yield furnished
-    assert furnished.net.rpc("evm_revert", snapshot)
+from verillm.types import Hash32, Outcome
 
 
 @dataclass(frozen=True)

@@ -9,37 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.chain.conftest import Net
 from tests.chain.test_summons import Work, work
+from tests.chain.unposted import UNCLAIMED, UNSEALED
 from tests.chain.world import Running, World
-from verillm.chain.deployment import ZERO_ADDRESS
 from verillm.chain.events import Posted, TaskClaimed, TaskCollected, events_of, stream
-from verillm.records import Claiming, Sealing
 from verillm.signing import task_hash
-from verillm.task import Inner
-from verillm.types import Hash32, Outcome, Reason
 from verillm_node.follow import Follower
 from verillm_node.store import Database
 from verillm_node.tasks import TaskBook
 from verillm_node.wages import Wages
-
-ZERO = Hash32(bytes(32))
-UNSEALED = Sealing(ZERO, ZERO, Inner(ZERO, ZERO, 0, 0, 0), 0, 0, ())
-UNCLAIMED = Claiming(ZERO_ADDRESS, Outcome.NONE, Reason.NONE, 0, ZERO, ZERO)
-
-
-@pytest.fixture(scope="module")
-def furnished(deployed: Net) -> Iterator[World]:
-    snapshot = deployed.rpc("evm_snapshot")
-    yield World(deployed)
-    assert deployed.rpc("evm_revert", snapshot)
-
-
-@pytest.fixture
-def world(furnished: World) -> Iterator[World]:
-    snapshot = furnished.net.rpc("evm_snapshot")
-    yield furnished
-    assert furnished.net.rpc("evm_revert", snapshot)
 
 
 @dataclass

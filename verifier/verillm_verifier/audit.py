@@ -17,15 +17,13 @@ from verillm.records import Sealing
 from verillm.signing import Signed, recover
 from verillm.task import Commitment, inner_hash, task_id
 from verillm.tokens import Head
-from verillm.types import ChecksumAddress, Hash32, Outcome, Reason
+from verillm.types import ATTESTED, ChecksumAddress, Hash32, Outcome, Reason
 from verillm.verdict import Verdict, judge, paid_mask, refused
 from verillm_verifier.again import verdict_again
 from verillm_verifier.facts import Draws, Facts, check
 from verillm_verifier.opinion import Opinion
 from verillm_verifier.round import silent, verdict_of
 
-ATTESTED: Final = range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1)
-"""Reasons that the chain cannot recompute: after a challenge they refund, and never slash."""
 PROCEDURAL: Final = (Reason.NOT_SEALED, Reason.BEACON_LOST, Reason.NOT_COMPARED)
 """Ends without a verdict: a deadline passed, so there is nothing to agree with."""
 

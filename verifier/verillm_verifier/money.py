@@ -30,12 +30,10 @@ from verillm.settlement import (
     adjudicate,
     settle,
 )
-from verillm.types import ChecksumAddress, Outcome, Reason
+from verillm.types import ATTESTED, ChecksumAddress, Outcome, Reason
 from verillm_verifier.again import attested, second_of
 from verillm_verifier.errors import InconsistentChain
 from verillm_verifier.facts import Facts
-
-_ATTESTED = frozenset(range(Reason.MARGIN_MEAN, Reason.OUTPUT_MISMATCH + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +140,7 @@ def _held(facts: Facts) -> tuple[Judged, Reason] | None:
     if said is None or sealing is None:
         return None
     event, parties = said.event, range(len(sealing.committee) + 1)
-    outcome = Outcome.ACCEPT if event.reason in _ATTESTED else event.outcome
+    outcome = Outcome.ACCEPT if event.reason in ATTESTED else event.outcome
     lost = frozenset(party for party in parties if event.lost >> party & 1)
     unpaid = frozenset(k for k in parties[1:] if not event.paid >> (k - 1) & 1)
     return Judged(outcome, lost, unpaid), attested(facts)
