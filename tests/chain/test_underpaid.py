@@ -9,15 +9,22 @@ from typing import Any
 
 import pytest
 
-from tests.chain.test_summons import Work, work
+from tests.chain.test_summons import Work, verification, work
 from tests.chain.unposted import UNCLAIMED, UNSEALED
-from tests.chain.world import Running, World
+from tests.chain.world import PRICE, Operator, Running, World
 from verillm.chain.events import Posted, TaskClaimed, TaskCollected, events_of, stream
 from verillm.signing import task_hash
+from verillm.task import inner_hash
+from verillm.types import Hash32
 from verillm_node.follow import Follower
 from verillm_node.store import Database
 from verillm_node.tasks import TaskBook
 from verillm_node.wages import Wages
+
+WORTH = 7 * PRICE
+"""Of the inferencer's work: three tokens of the prompt and four of the output."""
+TEXT = 6 * PRICE
+"""Of what a member reads: all but the last of them."""
 
 
 @dataclass
@@ -26,11 +33,12 @@ class Desk:
 
     world: World
     run: Running
+    worker: Operator
     found: Work
     database: Database
 
     def __post_init__(self) -> None:
-        worker = self.run.inferencer
+        worker = self.worker
         self.chain = self.world.chain(worker.hot)
         self.world.net.rpc("anvil_setBalance", worker.hot.address, hex(10**20))
         self.book = TaskBook(self.database)
@@ -43,7 +51,7 @@ class Desk:
 
     @property
     def balance(self) -> int:
-        return self.chain.account_of(self.run.inferencer.address).balance
+        return self.chain.account_of(self.worker.address).balance
 
     def round(self) -> None:
         self.follower.poll()
@@ -57,23 +65,39 @@ def database(tmp_path: Path) -> Iterator[Database]:
     made.close()
 
 
-def posted(world: World, database: Database, missing: int) -> Desk:
-    """A job whose maxFee is so much less than its work is worth, which its task names."""
-    whole = world.draft()
-    worth = whole.quote.unit_price * sum(
-        len(world.prompt) + len(output) for output in whole.outputs
-    )
-    run = world.draft(max_fee=worth - missing)
-    found = work(world, replace(run.task, fee=2 * worth), run.outputs)
+def posted(world: World, max_fee: int) -> tuple[Running, Work]:
+    """A job whose task names more than its client signed."""
+    run = world.draft(max_fee=max_fee)
+    found = work(world, replace(run.task, fee=2 * WORTH), run.outputs)
     run.inner, run.commitment = found.commitment.inner, found.digest
     run.worker_signature = found.commitment.signature
     mined = world.send(world.scheduler.account, world.post_call(run))
     run.posting = next(each for each in events_of(mined) if isinstance(each, Posted)).posting
-    return Desk(world, run, found, database)
+    return run, found
 
 
-def test_a_worker_whose_job_could_not_pay_claims_its_fee(world: World, database: Database) -> None:
-    desk = posted(world, database, missing=1)
+def drawn(world: World, run: Running, monkeypatch: pytest.MonkeyPatch) -> tuple[Operator, Work]:
+    """The job's first member, sealed with what it made of its task."""
+    member, others = world.committee(run)[0], world.verified
+    task = verification(world, run, member.address, 1)
+    found = work(world, replace(task, fee=2 * WORTH), ((9,),))
+
+    def verified(run: Running, k: int, by: Operator) -> Hash32:
+        return inner_hash(found.commitment.inner) if k == 1 else others(run, k, by)
+
+    monkeypatch.setattr(world, "verified", verified)
+    world.seal(run)
+    return member, found
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_worker_whose_job_could_not_pay_claims_its_fee(
+    world: World, database: Database, sealed: bool
+) -> None:
+    run, found = posted(world, WORTH - 1)
+    if sealed:
+        world.seal(run)
+    desk = Desk(world, run, run.inferencer, found, database)
     before, config = desk.balance, world.net.config
     desk.round()
     assert not list(stream(desk.chain, (TaskClaimed,)))  # not due yet
@@ -81,7 +105,8 @@ def test_a_worker_whose_job_could_not_pay_claims_its_fee(world: World, database:
     desk.round()
     (claimed,) = stream(desk.chain, (TaskClaimed,))
     assert claimed.event.amount == desk.run.job.max_fee + 1
-    contest = world.calls.contest_task(desk.found.digest, desk.run.posting, UNSEALED, UNCLAIMED)
+    record = desk.run.posting, desk.run.sealing if sealed else UNSEALED, UNCLAIMED
+    contest = world.calls.contest_task(desk.found.digest, *record)
     assert "Underpriced" in str(desk.chain.refusal(contest))
     world.net.pass_time(config.unbonding)
     desk.round()
@@ -94,7 +119,24 @@ def test_a_worker_whose_job_could_not_pay_claims_its_fee(world: World, database:
 def test_power_a_worker_whose_job_could_pay_claims_nothing(
     world: World, database: Database
 ) -> None:
-    desk = posted(world, database, missing=0)
+    run, found = posted(world, WORTH)
+    desk = Desk(world, run, run.inferencer, found, database)
     world.net.pass_time(300 + world.net.config.seal_window + 1)
     desk.round()
     assert not list(stream(desk.chain, (TaskClaimed,)))
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_member_claims_its_fee_where_its_job_could_not_pay_for_the_text(
+    world: World, database: Database, monkeypatch: pytest.MonkeyPatch, missing: int
+) -> None:
+    run, _ = posted(world, TEXT - missing)
+    desk = Desk(world, run, *drawn(world, run, monkeypatch), database)
+    world.net.pass_time(300 + world.net.config.seal_window + 1)
+    desk.round()
+    assert len(list(stream(desk.chain, (TaskClaimed,)))) == missing
+    if missing:
+        contest = world.calls.contest_task(
+            desk.found.digest, desk.run.posting, desk.run.sealing, UNCLAIMED
+        )
+        assert "Underpriced" in str(desk.chain.refusal(contest))
