@@ -33,11 +33,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 LONG = replace(TERMS, opening_window=300, unbonding=12 * HOUR)
 """Rounds end once all is compared; their windows are for machines that do much else."""
 FORCED = replace(LONG, forced_every=1)
-APPEALED = replace(LONG, opening_window=120, dispute_window=10, reverify_bond=UNIT // 10)
-"""A re-verification concludes no sooner than its openings are due."""
+APPEALED = replace(LONG, opening_window=120, dispute_window=60, reverify_bond=UNIT // 10)
+"""A re-verification concludes no sooner than its openings are due; its bond is below what a job of
+these tokens has at stake.
+"""
 ENOUGH = 32
 """New tokens, with which a job has positions enough for a verdict."""
-"""A bond below what a job of these tokens has at stake."""
 
 
 def names(town: Town, addresses: Sequence[Any]) -> set[str]:
