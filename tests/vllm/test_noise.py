@@ -1,4 +1,4 @@
-"""The compiled words, where numba is."""
+"""The compiled search for contenders, where numba is, against the plain one."""
 
 from __future__ import annotations
 
@@ -6,33 +6,51 @@ import numpy as np
 import pytest
 
 from verillm.engine.vllm import noise
-from verillm.types import Hash32
+from verillm.engine.vllm.noise import Bounds, contenders
+from verillm.sampling import gumbel, words
+from verillm.types import Floats, Hash32
 
 SEED = Hash32(bytes(range(1, 33)))
+FREE = (-np.inf, -np.inf)
+
+
+def logits_of(vocabulary: int, spread: float) -> Floats:
+    random = np.random.default_rng(vocabulary)
+    return (spread * random.standard_normal(vocabulary)).astype(np.float32)
 
 
 @pytest.mark.parametrize("position", [0, 7, 2**32 - 1])
-@pytest.mark.parametrize("vocabulary", [1, 255, 49_153])
-@pytest.mark.parametrize("least", [0, 2**31, 2**32 - 2**20, 2**32 - 1])
-def test_compiled_words_are_those_drawn_plainly(
-    position: int, vocabulary: int, least: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("vocabulary", [1, 255, 256, 257, 49_153])
+@pytest.mark.parametrize("temperature", [1e-6, 0.05, 1.0, 2.0])
+@pytest.mark.parametrize("spread", [0.0, 0.3, 4.0, 50.0])
+@pytest.mark.parametrize("kept", [FREE, (0.5, -0.5), (np.inf, 0.0)])
+def test_the_compiled_search_finds_who_is_found_plainly_and_few_more(
+    position: int,
+    vocabulary: int,
+    temperature: float,
+    spread: float,
+    kept: tuple[float, float],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    random = np.random.default_rng(3)
-    logits = random.standard_normal(vocabulary).astype(np.float32)
-    some = np.sort(random.integers(0, vocabulary, 40))
+    logits = logits_of(vocabulary, spread)
+    surely, perhaps = (min(bound, float(logits.max())) for bound in kept)
+    bounds = Bounds(temperature, 0.01, surely, perhaps)
+    assert noise._search() is not None
+    ids, found = contenders(SEED, position, logits, bounds)
+    monkeypatch.setattr(noise, "_search", lambda: None)
+    plain, drawn = contenders(SEED, position, logits, bounds)
+    where = np.searchsorted(ids, plain)
+    assert np.array_equal(ids[where], plain)
+    assert np.array_equal(found[where], drawn)
+    assert np.all(np.diff(ids) > 0)
+    assert len(ids) <= 4 * len(plain) + 40
 
-    def all_words() -> list[np.ndarray]:
-        above = noise.words_above(SEED, position, logits, -0.5, np.uint32(least))
-        return [*above, noise.words_at(SEED, position, some)]
 
-    assert noise._kernels() is not None
-    compiled = all_words()
-    monkeypatch.setattr(noise, "_kernels", lambda: None)
-    for fast, plain in zip(compiled, all_words(), strict=True):
-        assert np.array_equal(fast, plain)
-
-
-def test_a_logit_at_the_bound_is_found() -> None:
-    logits = np.linspace(-1, 1, 301, dtype=np.float32)
-    ids, _ = noise.words_above(SEED, 3, logits, float(logits[200]), np.uint32(0))
-    assert ids.tolist() == list(range(200, 301))
+@pytest.mark.parametrize(("behind", "expected"), [(1.99, [0, 1]), (2.1, [0])])
+def test_power_a_score_is_found_as_far_behind_as_the_margins_make_up_for(
+    behind: float, expected: list[int]
+) -> None:
+    """Two entries, and either logit may be off by one."""
+    first, second = gumbel(words(SEED, 3, np.arange(2)))
+    logits = np.array([0.0, first - second - behind], np.float32)
+    assert contenders(SEED, 3, logits, Bounds(1.0, 1.0, *FREE))[0].tolist() == expected

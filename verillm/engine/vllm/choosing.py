@@ -18,25 +18,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verillm.engine.sampler import G_MAX, choose
+from verillm.engine.sampler import choose
 from verillm.engine.vllm.head import Head, margin
-from verillm.engine.vllm.noise import words_above, words_at
+from verillm.engine.vllm.noise import Bounds, contenders
 from verillm.engine.vllm.nucleus import Doubles, Nucleus, around, around_but
 from verillm.errors import NonFiniteLogits
 from verillm.request import Sampling
 from verillm.sampling import gumbel, truncates
 from verillm.types import PPM, Bits, Floats, Hash32, Ints
 
-LIKELY = 3.0
-"""Within so many temperatures of the best logit the first look computes noise."""
-FIRST_LOOK = 256
-"""Entries of the first look at most: any few will do."""
-ADDING = 1e-4
-"""More than float32 loses where a score is added up."""
 LIKELIEST = 512
 """So many entries get exact logits where bounds on the engine's do not decide what is kept."""
-LEAST_NOISE = -20.0
-"""Below every Gumbel value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,40 +104,14 @@ def _read(logits: Floats, choice: Choice, slack: float) -> Row | NonFiniteLogits
 
 
 def _pool(row: Row) -> Pool:
-    """Return the entries of one row that may win.
-
-    Whoever wins has a score that some likely token surely reaches: a logit within the greatest
-    noise of it, and a noise that makes up for what the best logit lacks. The second bound is one on
-    random words, and leaves a few of a hundred, so that noise itself is computed for few.
-    """
+    """Return the entries of one row that may win: few."""
     logits, factor = row.logits, row.choice.sampling.temperature / PPM
     if factor == 0:
         ids = np.flatnonzero(logits >= row.best - 2 * row.widest)
         return Pool(ids, np.zeros(len(ids), np.float32))
-    temperature = np.float32(factor)
-    stream = row.choice.seed, row.choice.position
-    likely = np.flatnonzero(logits >= row.best - LIKELY * factor)[:FIRST_LOOK]
-    reached = _reached(row, likely, temperature * gumbel(words_at(*stream, likely)))
-    least = _least_word((reached - row.best - row.widest) / factor)
-    near = max(row.perhaps, reached - row.widest - factor * float(G_MAX))
-    ids, drawn = words_above(*stream, logits, near, least)
-    noise = temperature * gumbel(drawn)
-    reached = max(reached, _reached(row, ids, noise))
-    close = logits[ids] + margin(logits[ids], row.sums) + noise + ADDING >= reached
-    return Pool(ids[close], noise[close])
-
-
-def _reached(row: Row, ids: Ints, noise: Floats) -> float:
-    """Return the score that some surely kept one of these entries surely has."""
-    logits = row.logits[ids]
-    least = (logits + noise - margin(logits, row.sums))[logits >= row.surely]
-    return float(least.max(initial=-np.inf)) - ADDING
-
-
-def _least_word(noise: float) -> np.uint32:
-    """Return a word below which Gumbel values are less than `noise`."""
-    share = np.exp(-np.exp(-max(noise, LEAST_NOISE)))
-    return np.uint32(max(0, int((share * 2.0**24 - 1) / 2) - 1) << 9)
+    bounds = Bounds(factor, row.sums, row.surely, row.perhaps)
+    ids, drawn = contenders(row.choice.seed, row.choice.position, logits, bounds)
+    return Pool(ids, np.float32(factor) * gumbel(drawn))
 
 
 def _decide(head: Head, final: Bits, row: Row, pool: Pool, exact: Floats) -> int:

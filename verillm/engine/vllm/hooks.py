@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from verillm.engine.vllm.driver import Listener, Span
-from verillm.types import Bits
+from verillm.types import Bits, Floats
 
 
 class CommittedHead:
@@ -24,6 +24,7 @@ class CommittedHead:
         model = runner.get_model()
         self._compute_logits: Callable[..., Any] = model.compute_logits
         self.finals: Any = None
+        self._room: Any = None
         model.compute_logits = self._logits
 
     def logits_of(self, finals: Bits) -> Any:
@@ -31,7 +32,19 @@ class CommittedHead:
         import torch
 
         states = torch.from_numpy(finals.view(np.int16)).view(torch.bfloat16)
-        return _rounded(self._logits(states.to(self._device)))
+        return self.rounded(self._logits(states.to(self._device))).copy()
+
+    def rounded(self, logits: Any) -> Floats:
+        """Return logits rounded to bfloat16, as float32 in main memory that the next call takes.
+
+        The same memory each time: fresh pages for a batch's logits cost more than to fill them.
+        """
+        import torch
+
+        if self._room is None or self._room.shape[0] < len(logits):
+            self._room = torch.empty(logits.shape, dtype=torch.float32)
+        found: Floats = self._room[: len(logits)].copy_(logits.to(torch.bfloat16)).numpy()
+        return found
 
     def _logits(self, hidden: Any) -> Any:
         """Compute logits of the final states as they are committed: rounded to bfloat16."""
@@ -82,17 +95,10 @@ class Hooks:
         import torch
 
         finals = self.head.finals.contiguous().view(torch.int16).cpu().numpy().view(np.uint16)
-        tokens = self._listener.choose(finals, _rounded(logits))
+        tokens = self._listener.choose(finals, self.head.rounded(logits))
         if self._share is not None:
             self._share(tokens)
         return tokens
-
-
-def _rounded(logits: Any) -> Any:
-    """Return logits rounded to bfloat16, as float32 in main memory."""
-    import torch
-
-    return logits.to(torch.bfloat16).cpu().float().numpy()
 
 
 def _leaving(states: list[Any], rows: int) -> Callable[[], Bits]:

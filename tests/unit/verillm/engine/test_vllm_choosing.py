@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from verillm.engine.bits import from_bits, rounded, to_bits
 from verillm.engine.vllm.choosing import Choice, choose_batch
 from verillm.engine.vllm.head import LEAST_SHARE, HeadRows, measure_slack
-from verillm.engine.vllm.noise import words_above, words_at
+from verillm.engine.vllm.noise import Bounds, contenders
 from verillm.errors import ModelNotTraceable, NonFiniteLogits
 from verillm.hashing import sha
 from verillm.request import Sampling
@@ -158,19 +158,39 @@ def test_a_clear_nucleus_needs_few_exact_logits() -> None:
 @given(
     seed=st.binary(min_size=32, max_size=32),
     position=st.integers(0, 2**32 - 1),
-    logits=st.lists(st.floats(-4, 4, width=32), min_size=1, max_size=99),
-    near=st.floats(-4, 4, width=32),
-    least=st.integers(0, 2**32 - 1),
+    logits=st.lists(st.floats(-40, 40, width=32), min_size=1, max_size=99),
+    temperature=st.sampled_from([1e-6, 0.05, 1.0, 2.0]),
+    sums=st.sampled_from([0.0, 0.01, 0.5]),
+    errors=st.integers(0, 2**32 - 1),
 )
-def test_words_are_the_references(
-    seed: bytes, position: int, logits: list[float], near: float, least: int
+def test_whoever_wins_by_exact_logits_is_a_contender(
+    seed: bytes,
+    position: int,
+    logits: list[float],
+    temperature: float,
+    sums: float,
+    errors: int,
 ) -> None:
-    drawn = words(Hash32(seed), position, np.arange(len(logits)))
-    own = np.array(logits, np.float32)
-    ids, found = words_above(Hash32(seed), position, own, near, np.uint32(least))
-    assert ids.tolist() == np.flatnonzero((own >= near) & (drawn >= least)).tolist()
-    assert np.array_equal(found, drawn[ids])
-    assert np.array_equal(words_at(Hash32(seed), position, ids), drawn[ids])
+    exact = np.array(logits, np.float32)
+    sampling = Sampling.of(temperature)
+    shares = np.random.default_rng(errors).uniform(-1, 1, len(exact))
+    own = rounded(exact + np.float32(sums) * shares.astype(np.float32))
+    bounds = Bounds(temperature, sums, -np.inf, -np.inf)
+    ids, found = contenders(Hash32(seed), position, own, bounds)
+    assert select(exact, sampling, Hash32(seed), position) in ids.tolist()
+    assert ids.tolist() == sorted(set(ids.tolist()))
+    assert np.array_equal(found, words(Hash32(seed), position, ids))
+
+
+def test_power_contenders_under_too_narrow_a_bound_miss_some_winner() -> None:
+    random = np.random.default_rng(5)
+    missed = 0
+    for position in range(200):
+        exact = random.standard_normal(99).astype(np.float32)
+        own = exact + random.uniform(-1, 1, 99).astype(np.float32)
+        ids, _ = contenders(sha(b"power"), position, own, Bounds(1.0, 0.0, -np.inf, -np.inf))
+        missed += select(exact, Sampling.of(1.0), sha(b"power"), position) not in ids
+    assert missed > 20
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
