@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis.strategies import integers, sampled_from
 
+from tests.chain import summoned
 from tests.chain.casework import Case, Plan, sealed
 from tests.chain.conftest import Net
 from tests.chain.test_endings import openly
 from tests.chain.town import CONFIG, Town, inhabited
-from tests.reference import Network
+from tests.reference import Network, Refused
 from tests.reference.convictions import SCHEDULER
 from verillm.chain.reads import Status
 from verillm.codec import bundle_chunks
@@ -19,6 +20,7 @@ from verillm.types import Reason
 
 SIZE = 3
 STAGES = [
+    Status.SUMMONED,
     Status.SEALED,
     Status.CLAIMED,
     Status.DEMANDED,
@@ -37,7 +39,10 @@ def town(deployed: Net) -> Iterator[Town]:
 def brought_to(town: Town, stage: Status, plan: Plan) -> Case:
     """A job at this stage; forced ones are challenged freely, others with a bond."""
     here, work, auditor = town.beside, town.work, town.auditor.address
-    case = town.seal(town.post(town.draft(plan)))
+    case = town.post(town.draft(plan))
+    if stage is Status.SUMMONED:
+        return asked(town, case)
+    town.seal(case)
     if stage is Status.SEALED:
         return case
     town.claim(case)
@@ -57,7 +62,17 @@ def brought_to(town: Town, stage: Status, plan: Plan) -> Case:
     return case
 
 
-@settings(max_examples=10, deadline=None, derandomize=True, phases=[Phase.generate])
+def asked(town: Town, case: Case) -> Case:
+    """A member is summoned where the job could have been sealed; the seal that was not is known."""
+    with town.beside.undone():
+        town.seal(case)
+    values = summoned.summons(town.work, case, 0)
+    town.beside.must(case.scheduler.address, "summon", *values)
+    return case
+
+
+@settings(max_examples=10, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@example(stage=Status.SUMMONED, party=0, plan=Plan(), finder=0, stake=0)
 @given(
     stage=sampled_from(STAGES),
     party=sampled_from([0, 0, SCHEDULER, SCHEDULER, 1, 3, 4]),
@@ -145,9 +160,17 @@ def judged_is_settled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Network, "_judge", wrong)
 
 
+def blames_the_record(patch: pytest.MonkeyPatch) -> None:
+    def wrong(*_: Any) -> None:
+        raise Refused("RecordMismatch")
+
+    patch.setattr(Network, "_sealed", wrong)
+
+
 @pytest.mark.parametrize(
     ("wrong", "stage"),
     [
+        (blames_the_record, Status.SUMMONED),
         (pays_no_demand, Status.DEMANDED),
         (forgets_who_was_punished, Status.SEALED),
         (judged_is_settled, Status.JUDGED),

@@ -95,10 +95,8 @@ abstract contract Convictions is IRecourse, Rulings {
         jobId = _jobIdOf(posting.job);
         JobLib.State storage job = _jobs[jobId];
         status = job.status;
-        require(
-            status != Status.None && status != Status.Posted,
-            StatusWrong(jobId, status, Status.Sealed)
-        );
+        bool early = status == Status.None || status == Status.Posted || status == Status.Summoned;
+        require(!early, StatusWrong(jobId, status, Status.Sealed));
         bytes32 record = RecordLib.sealedRecord(RecordLib.posted(posting), sealing);
         if (job.record == record) return (jobId, status);
         require(job.record == RecordLib.claimed(record, claiming), RecordMismatch(jobId));

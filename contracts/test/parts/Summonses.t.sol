@@ -197,6 +197,19 @@ contract SummonsesTest is Work {
         network.refund(c.posting);
     }
 
+    /// @notice Parties are numbered by the seal: before it a conviction has nobody to name.
+    function test_aSummonedJob_isNotConvicted() public {
+        Case memory c = _posted(1);
+        _summon(c, _task(c, 0, 1));
+        bytes memory wrong = abi.encodeWithSelector(
+            ILedger.StatusWrong.selector, c.id, Status.Summoned, Status.Sealed
+        );
+        _expect(wrong);
+        network.convict(c.posting, c.sealing, c.claiming, 0, VerdictLib.LENGTH, challenger);
+        _expect(wrong);
+        network.convict(c.posting, c.sealing, c.claiming, 255, VerdictLib.LENGTH, challenger);
+    }
+
     function test_aPostedJob_isNeitherAnsweredReplacedSealedNorDismissedAsSummoned() public {
         Case memory c = _posted(1);
         bytes memory wrong = abi.encodeWithSelector(
