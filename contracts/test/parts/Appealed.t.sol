@@ -4,6 +4,7 @@ pragma solidity 0.8.30;
 import "../../src/interfaces/ILedger.sol";
 import "../../src/interfaces/IVeriLLM.sol";
 import "../../src/interfaces/Types.sol";
+import {VerdictLib} from "../../src/libraries/VerdictLib.sol";
 import {Appeal} from "../Appeal.sol";
 
 /// @notice A re-verification of a public round's verdict, and what proofs and the committee's word do meanwhile.
@@ -26,6 +27,40 @@ contract AppealedTest is Appeal {
         for (uint256 k = 1; k <= 3; ++k) {
             assertLt(_balance(c.parties[k].owner), STAKE, "a liar's lock");
         }
+        _assertAllFree();
+    }
+
+    /// @notice The claim was right, and the round turned it over: what it found is of who had it turned back.
+    function test_rightClaimOfASlash_thatTheRoundTurnedOver_paysTheFinderToWhoAsked() public {
+        Case memory c = _case(1, Kind.Captured, Kind.Captured);
+        _claim(c, Outcome.Slash, VerdictLib.STATES_DIFFER);
+        _challenge(c);
+        _reveal(c);
+        _compareAll(c, 15);
+        network.adjudicate(c.posting, c.sealing, c.claiming);
+        _heard(c, ALL);
+        _untilDue(c);
+        _finalizedAs(c, Outcome.Slash);
+        assertEq(_balance(claimer), STAKE, "its bond, and no more");
+        assertEq(_balance(challenger), STAKE - terms.challengeBond);
+        uint256 least = STAKE - terms.reverifyBond / 2 + terms.challengeBond + c.sealing.fee;
+        assertGe(_balance(requester), least);
+        _assertAllFree();
+    }
+
+    /// @notice What a captured committee signed of the tokens is answered by those who ran them again.
+    function test_claimOfRejectedTokens_thatNewMembersAccept_isOverturned() public {
+        Case memory c = _case(1, Kind.Honest, Kind.Honest);
+        bytes[] memory words = _attestations(c, Outcome.Slash, VerdictLib.MARGIN_MAX, 3);
+        _claimWith(c, Outcome.Slash, VerdictLib.MARGIN_MAX, 7, words);
+        _challenge(c);
+        _reveal(c);
+        _compareAll(c, 15);
+        network.adjudicate(c.posting, c.sealing, c.claiming);
+        _heard(c, ALL);
+        _finalizedAs(c, Outcome.Accept);
+        assertGt(_balance(workers[0]), STAKE, "paid");
+        assertEq(_balance(claimer), STAKE - terms.claimBond);
         _assertAllFree();
     }
 

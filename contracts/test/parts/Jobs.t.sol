@@ -102,6 +102,24 @@ contract JobsTest is Network {
         _assertUnlocked(c);
     }
 
+    /// @notice Where the scheduler's share covers both callers' fees, each has its own, and no more.
+    function test_accept_paysCallersAFixedFee() public {
+        Case memory c = _order(1);
+        c.parties[0].inner.newTokens = 19;
+        _post(c);
+        _seal(c);
+        assertEq(c.sealing.fee, 0.25 ether, "25 tokens");
+        _claim(c, Outcome.Accept, 0);
+        pass(terms.disputeWindow);
+        vm.prank(challenger);
+        network.finalize(c.posting, c.sealing, c.claiming);
+        uint256 each = (0.25 ether * 2000) / 10_000 / uint256(3);
+        uint256 share = 0.25 ether - 0.25 ether * 7000 / uint256(10_000) - 3 * each;
+        assertEq(_balance(claimer), STAKE + terms.callerFee, "claimer");
+        assertEq(_balance(challenger), STAKE + terms.callerFee, "who finalizes");
+        assertEq(_balance(scheduler), STAKE + share - 2 * terms.callerFee, "scheduler");
+    }
+
     function test_fee_isAtMostMaxFee() public {
         Case memory c = _order(1);
         c.parties[0].inner.newTokens = 1_000_000;
