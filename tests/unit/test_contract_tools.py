@@ -10,6 +10,7 @@ import pytest
 
 from tools import contract_coverage, contract_mutants
 from tools.contract_mutants import Asked, Killers, Reach, note
+from tools.mutant_build import STAGES
 from tools.mutant_weaver import MUTANT, Finder, Mutant, woven
 
 SOLC = Path(__file__).parents[2] / "tools" / "solc"
@@ -171,7 +172,7 @@ def _kept(
         Mutant(key, "contracts/src/A.sol", 1, 0, 1, False, "a", "b")
         for key in ("killed", "lives", "equal")
     ]
-    for stage in contract_mutants.STAGES:
+    for stage in STAGES:
         rows = mutants if stage == "network" else []
         (folder / f"{stage}.json").write_text(json.dumps([asdict(each) for each in rows]))
     lines = [json.dumps({"key": key, "by": by, "asked": 1}) for key, by in known.items()]
