@@ -122,24 +122,6 @@ def due_comparisons(
     return due
 
 
-def is_compared(round_: Round, size: int) -> bool:
-    """Whether every pair of the second round is compared everywhere."""
-    view = round_.view
-    if len(round_.lengths) < len(round_.checked):
-        return False
-    cells = sum(len(round_.where(place)) for place in round_.lengths)
-    out = told_mismatched(view)
-    pairs = {
-        pair for pair in pairs_of(size, len(view.sealing.committee) + 1) if out.isdisjoint(pair)
-    }
-    compared = {
-        (e.party_a, e.party_b, e.checked_index, e.position_index)
-        for e in (each.event for each in view.history.all(PairCompared))
-        if (e.party_a, e.party_b) in pairs
-    }
-    return len(compared) == cells * len(pairs)
-
-
 def token_reject(
     task: Task, shown: Sequence[Content], made: CommittedTrace, head: Head, spec: ModelSpec
 ) -> Reason:
@@ -174,6 +156,7 @@ class Reverifier:
 
     async def round(self) -> None:
         """Looks once at every open re-verification."""
+        ended = [name for name, run in self._running.items() if run.done()]
         await blocking(self._read)
         for job_id in sorted(self.jobs):
             try:
@@ -181,6 +164,14 @@ class Reverifier:
             except VeriLLMError as error:
                 extra = {"job": job_id, "code": error.code, "error": str(error)}
                 log.warning("reverify_failed", extra=extra)
+        for name in ended:
+            self._forget(name)
+
+    def _forget(self, name: TaskId) -> None:
+        """Lets go of a run that had ended and that no open re-verification asked for since."""
+        run = self._running.pop(name, None)
+        if run is not None and not run.cancelled() and (error := run.exception()) is not None:
+            log.info("rerun_in_vain", extra={"task": name, "error": str(error)})
 
     def _read(self) -> None:
         newest = self.chain.block().number
@@ -315,7 +306,9 @@ class Reverifier:
                 await send_all(self.chain, [call])
 
     async def _advance(self, view: View, state: AppealState, round_: Round) -> None:
-        """Compares what stands in calldata, then has the contract conclude."""
+        """Compares what stands in calldata; once no opening is due any more, has the contract
+        conclude, which it does not before.
+        """
         opened = view.history.first(RoundStarted)
         if opened is None:
             return
@@ -337,7 +330,7 @@ class Reverifier:
         ]
         if due:
             await send_all(self.chain, due)
-        elif is_compared(round_, size) or round_.is_late:
+        elif round_.is_late:
             values = (view.posting, view.sealing, view.claiming)
             await send_all(self.chain, [self.chain.calls.conclude(*values)])
 

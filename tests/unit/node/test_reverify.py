@@ -69,3 +69,26 @@ async def test_long_runs_go_on_beside_each_other_and_hold_up_nothing(
         with pytest.raises(WorkerFailed):
             await node._run(tasks[2])
     assert worker.started == [b"one", b"two", b"fails", b"fails"]
+
+
+async def test_runs_that_ended_after_their_job_are_let_go_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reverify, "PATIENCE", 0.001)
+    chain: Any = SimpleNamespace(
+        block=lambda: SimpleNamespace(number=7), deployment=SimpleNamespace(block=8)
+    )
+    worker: Any = Slow()
+    nobody: Any = None
+    node = reverify.Reverifier(chain, nobody, worker, nobody, None)
+    caplog.set_level("INFO")
+    for each in (b"one", b"fails"):
+        task: Any = SimpleNamespace(task_id=each)
+        assert await node._run(task) is None
+    await node.round()
+    assert len(node._running) == 2
+    worker.end.set()
+    await asyncio.wait(node._running.values())
+    await node.round()
+    assert node._running == {}
+    assert [record.message for record in caplog.records] == ["rerun_in_vain"]
