@@ -269,7 +269,9 @@ class EngineOutOfMemory(EngineUnavailable):
     """Weights, key-value cache or captured states do not fit."""
 
     code = "out_of_memory"
-    remedy = "Lower engine.max_tokens or engine.max_batch, or free memory on this machine."
+    remedy = (
+        "Lower engine.max_batch, or engine.max_tokens down to the model's context, or free memory."
+    )
 
 
 class NonFiniteLogits(ModelError):

@@ -138,9 +138,11 @@ def _endpoint(chain: ChainSettings, files: KeySettings, settings: HttpSettings) 
 
 
 def _folder(settings: WorkerSettings) -> str:
-    from verillm_node.worker_main import read_spec
+    from verillm_node.worker_main import check_room, read_spec
 
     if settings.engine.model is None:
         raise ConfigError("engine.model names no folder")
-    check_folder(settings.engine.model, read_spec(settings.spec))
+    spec = read_spec(settings.spec)
+    check_folder(settings.engine.model, spec)
+    check_room(settings.engine, spec)
     return f"{settings.engine.model} is what the spec names"

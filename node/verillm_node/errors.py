@@ -11,9 +11,11 @@
     ├── SchedulerOverdrawn (scheduler_overdrawn)  its sender cannot bond all that it asked for
     ├── Stopped (stopped)                 this daemon is shutting down
     └── Overloaded (engine_unavailable)   as many tasks as this worker can hold
+    ConfigError
+    └── EngineTooSmall (engine_too_small) a task that this worker may be drawn for would not fit
 """
 
-from verillm.errors import EngineUnavailable, NodeError
+from verillm.errors import ConfigError, EngineUnavailable, NodeError
 
 
 class NotSealedYet(NodeError):
@@ -88,3 +90,21 @@ class Stopped(NodeError):
 
     code = "stopped"
     remedy = "Start the daemon again."
+
+
+class EngineTooSmall(ConfigError):
+    """The engine takes fewer tokens than one item of its model may have.
+
+    Whoever holds a seat can be summoned, or drawn for a re-verification, with any item that the
+    model can run. It cannot decline, and its silence costs a lock: so it does not start.
+    """
+
+    code = "engine_too_small"
+    remedy = "Raise engine.max_tokens to the model's context, or serve a model with a smaller one."
+
+    def __init__(self, max_tokens: int, context: int) -> None:
+        super().__init__(
+            f"engine.max_tokens is {max_tokens}, and an item of this model may have {context}",
+            max_tokens=max_tokens,
+            context=context,
+        )

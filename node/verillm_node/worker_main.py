@@ -28,7 +28,7 @@ from verillm_node.config import EngineSettings, WorkerSettings
 from verillm_node.daemon import open_chain, open_keys, repeat, run_daemon
 from verillm_node.defend import Watch
 from verillm_node.drawn import Drawn, drawn
-from verillm_node.errors import NotDrawn
+from verillm_node.errors import EngineTooSmall, NotDrawn
 from verillm_node.follow import Follower
 from verillm_node.http import listen, serve
 from verillm_node.keys import KeyPair
@@ -87,6 +87,12 @@ def make_engine(settings: EngineSettings, devnet: bool, home: Path | None = None
     return open_engine(
         settings.model, kind=settings.kind, dtype=settings.dtype, transform=transform, **options
     )
+
+
+def check_room(settings: EngineSettings, spec: ModelSpec) -> None:
+    """Raises `EngineTooSmall` where an item that this worker cannot decline would not fit."""
+    if settings.max_tokens < spec.context:
+        raise EngineTooSmall(settings.max_tokens, spec.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +159,7 @@ def _check_model(settings: WorkerSettings, engine: Engine, spec: ModelSpec) -> N
     if folder is None:
         raise ConfigError("engine.model names no folder")
     check_folder(folder, spec)
-    if settings.engine.max_tokens < spec.context:
-        # Whoever is drawn for a re-verification must run what the model can, or loses its lock.
-        limits = {"max_tokens": settings.engine.max_tokens, "context": spec.context}
-        log.warning("engine_too_small_for_re_verification", extra=limits)
+    check_room(settings.engine, spec)
     if engine.spec_shape != spec.shape:
         raise ModelMismatch(f"the engine commits {engine.spec_shape}, the spec asks {spec.shape}")
 
