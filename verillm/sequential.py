@@ -33,7 +33,7 @@ _TYPICAL = 100_000.0
 _PRIOR = np.array([-2.5, -2.0])
 """Logit of the losses at a typical distance, and its slope over the logarithm of the distance."""
 _STRENGTH = np.array([0.01, 0.5])
-_STEPS, _SMALL = 100, 1e-9
+_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +116,10 @@ def fit(
     """
     bounds = tuple(closeness)
     edges = (*(-each for each in reversed(bounds)), *bounds)
-    base = _curve(_losses(honest, bounds), bounds, raised=2.0)
+    base = curve(_losses(honest, bounds), bounds, raised=2.0)
     ratios = {}
     for name, leads in cheats.items():
-        shares = np.maximum(base, 0.9 * _curve(_losses(leads, bounds), bounds) + 0.1 * base)
+        shares = np.maximum(base, 0.9 * curve(_losses(leads, bounds), bounds) + 0.1 * base)
         lose, win = np.log(shares / base), np.log((1 - shares) / (1 - base))
         ratios[name] = (0.0, *reversed(lose.tolist()), 0.0, *win.tolist(), 0.0)
     return Table(edges, ratios)
@@ -128,7 +128,7 @@ def fit(
 def load(path: Path) -> Table:
     """Read a table; MalformedError says what is wrong with it."""
     try:
-        raw = json.loads(path.read_text("utf-8"))
+        raw = json.loads(path.read_bytes())
         ratios = {str(k): tuple(map(float, v)) for k, v in raw["ratios"].items()}
         return Table(tuple(map(int, raw["edges"])), ratios, str(raw.get("weights", "")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -148,47 +148,47 @@ def _losses(leads: Sequence[int], bounds: tuple[int, ...]) -> list[tuple[int, in
     return [(lost, count) for lost, count in found]
 
 
-def _curve(
+def curve(
     losses: Sequence[tuple[int, int]], bounds: tuple[int, ...], raised: float = 0.0
 ) -> NDArray[np.float64]:
     """The share of tokens that lose in each bin, `raised` by standard errors; never over half.
 
-    The likeliest logistic curve, by Newton's method with ever shorter steps, under a prior so wide
-    that it only matters where there is next to nothing to fit.
+    `losses`: per bin, between two bounds, how many tokens lost of how many. The likeliest logistic
+    curve, by Newton's method, under a prior so wide that it only matters where there is next to
+    nothing to fit.
     """
-    lost, count = np.array(losses, dtype=np.float64).T
-    middles = np.sqrt(np.array(bounds[:-1], dtype=np.float64) * np.array(bounds[1:]))
+    lost, count = np.array(losses).T
+    middles = np.sqrt(bounds[:-1]) * np.sqrt(bounds[1:])
     rows = np.stack([np.ones(len(middles)), np.log(middles / _TYPICAL)], axis=1)
 
-    def cost(line: NDArray[np.float64]) -> float:
-        logits, off = rows @ line, line - _PRIOR
-        likely = lost @ logits - count @ np.logaddexp(0.0, logits)
-        return float(off @ (_STRENGTH * off) / 2 - likely)
+    def slope_at(line: NDArray[np.float64]) -> NDArray[np.float64]:
+        likelier = rows.T @ (lost - count * _logistic(rows @ line))
+        slope: NDArray[np.float64] = likelier - _STRENGTH * (line - _PRIOR)
+        return slope
 
     line = _PRIOR
     for _ in range(_STEPS):
-        share = _logistic(rows @ line)
-        slope = rows.T @ (lost - count * share) - _STRENGTH * (line - _PRIOR)
-        step = np.linalg.solve(_bend(rows, count * share * (1 - share)), slope)
-        while cost(line + step) > cost(line) and float(np.abs(step).max()) > _SMALL:
+        step = np.linalg.solve(_bend(rows, count, line), slope_at(line))
+        while slope_at(line + step) @ step < 0:  # beyond the best there: it never wanders off
             step = step / 2
         line = line + step
-        if float(np.abs(step).max()) <= _SMALL:
-            break
-    share = _logistic(rows @ line)
-    spread = np.linalg.inv(_bend(rows, count * share * (1 - share)))
+    spread = np.linalg.inv(_bend(rows, count, line))
     errors = np.sqrt(np.einsum("ij,jk,ik->i", rows, spread, rows))
     return np.minimum(0.5, _logistic(rows @ line + raised * errors))
 
 
-def _bend(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The cost's second derivatives."""
+def _bend(
+    rows: NDArray[np.float64], count: NDArray[np.int64], line: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The second derivatives there: how fast the slope falls."""
+    share = _logistic(rows @ line)
+    weights = count * share * (1 - share)
     bend: NDArray[np.float64] = rows.T @ (rows * weights[:, None]) + np.diag(_STRENGTH)
     return bend
 
 
 def _logistic(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    share: NDArray[np.float64] = 1 / (1 + np.exp(-logits))
+    share: NDArray[np.float64] = np.exp(-np.logaddexp(0.0, -logits))
     return share
 
 

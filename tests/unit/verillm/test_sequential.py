@@ -1,6 +1,8 @@
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from verillm.errors import MalformedError
-from verillm.sequential import ALARM, Suspicion, Table, fit, load
+from verillm.sequential import ALARM, Suspicion, Table, curve, fit, load
 
 EDGES = (0, 10_000, 100_000)
 SHARES = {"honest": (0.98, 0.015, 0.004, 0.001), "cheat": (0.90, 0.05, 0.03, 0.02)}
@@ -169,6 +171,78 @@ def test_a_curveThroughTwoBins_isRaisedAndMixed_asByHand() -> None:
     assert table.ratios["cheat"] == pytest.approx(expected, rel=0.01)
 
 
+WIDE = (10_000, 100_000, 1_000_000, 10_000_000)
+X = [math.log(math.sqrt(a * b) / 100_000) for a, b in pairwise(WIDE)]
+FEW: dict[str, Sequence[tuple[int, int]]] = {
+    "some": ((3, 10), (1, 10), (0, 5)),
+    "next to nothing": ((1, 2), (0, 1), (0, 0)),
+    "nothing": ((0, 0), (0, 0), (0, 0)),
+    "one, far off": ((0, 1), (0, 0), (1, 4)),
+    "many": ((900, 3_000), (150, 3_000), (4, 3_000)),
+}
+
+
+def logit(share: float) -> float:
+    return math.log(share / (1 - share))
+
+
+@pytest.mark.parametrize("losses", FEW.values(), ids=FEW)
+def test_a_curve_isTheLikeliestOne_underAWidePrior_inScalars(
+    losses: Sequence[tuple[int, int]],
+) -> None:
+    """Its two numbers are off the prior's by what the tokens say over the prior's strength."""
+    shares = curve(losses, WIDE).tolist()
+    slope = (logit(shares[1]) - logit(shares[0])) / (X[1] - X[0])
+    start = logit(shares[0]) - slope * X[0]
+    assert logit(shares[2]) == pytest.approx(start + slope * X[2])
+    more = [lost - count * share for (lost, count), share in zip(losses, shares, strict=True)]
+    assert 0.01 * (start + 2.5) == pytest.approx(math.fsum(more), abs=1e-6)
+    told = math.fsum(each * x for each, x in zip(more, X, strict=True))
+    assert 0.5 * (slope + 2.0) == pytest.approx(told, abs=1e-6)
+
+
+@pytest.mark.parametrize("losses", FEW.values(), ids=FEW)
+def test_a_curve_isRaised_byStandardErrorsOfItsLine_inScalars(
+    losses: Sequence[tuple[int, int]],
+) -> None:
+    plain = curve(losses, WIDE).tolist()
+    weights = [count * p * (1 - p) for (_, count), p in zip(losses, plain, strict=True)]
+    one, cross, square = (
+        math.fsum(weight * x**power for weight, x in zip(weights, X, strict=True))
+        for power in (0, 1, 2)
+    )
+    one, square = one + 0.01, square + 0.5
+    raised = curve(losses, WIDE, raised=0.25).tolist()
+    for share, higher, x in zip(plain, raised, X, strict=True):
+        error = math.sqrt((square - 2 * cross * x + one * x**2) / (one * square - cross**2))
+        expected = 1 / (1 + math.exp(-logit(share) - 0.25 * error))
+        assert higher == pytest.approx(min(0.5, expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("losses", FEW.values(), ids=FEW)
+def test_a_table_countsEachLead_andComparesTheCheatsCurve_withTheHonestOneRaised(
+    losses: Sequence[tuple[int, int]],
+) -> None:
+    quiet, ignored = [(1, 40), (0, 30), (0, 20)], [3, -3, 10**8, -(10**8)]
+
+    def leads(found: Sequence[tuple[int, int]]) -> list[int]:
+        told = zip(found, WIDE[1:], strict=True)
+        return ignored + [
+            at for (lost, count), far in told for at in [-far] * lost + [far] * (count - lost)
+        ]
+
+    base = curve(quiet, WIDE, raised=2.0)
+    shares = np.maximum(base, 0.9 * curve(losses, WIDE) + 0.1 * base)
+    lose, won = np.log(shares / base).tolist(), np.log((1 - shares) / (1 - base)).tolist()
+    table = fit(leads(quiet), {"cheat": leads(losses)}, WIDE)
+    assert table.ratios["cheat"] == pytest.approx((0.0, *lose[::-1], 0.0, *won, 0.0), abs=1e-9)
+
+
+def test_a_curve_throughNearTiesThatAreAllWon_doesNotWanderOff() -> None:
+    """The prior has nearly all of them lost, and a whole first step is too far by millions."""
+    assert curve([(0, 5_000)] * 2, (1, 3, 10)) == pytest.approx([0.0002, 0.0001], abs=0.0002)
+
+
 BOUNDS = (40_000, 60_000, 90_000, 130_000, 200_000, 300_000, 450_000, 700_000)
 
 
@@ -196,28 +270,46 @@ def test_fitted_onFewTokens_honestWorkersStayQuiet_andCheatsDoNot() -> None:
 
 
 def test_no_leads_cannotBeFitted() -> None:
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedError, match=r"^leads: none to fit$"):
         fit([1], {"cheat": []}, CLOSENESS)
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedError, match=r"^leads: none to fit$"):
         fit([], {"cheat": [1]}, CLOSENESS)
 
 
+EDGES_WRONG = "edges: not ascending, or no ratios for them"
+RATIOS_WRONG = "ratios.a: not one finite ratio per bin"
+
+
 @pytest.mark.parametrize(
-    "document",
+    ("edges", "ratios", "told"),
     [
-        {"edges": [0, 0], "ratios": {"a": [1, 2, 3]}},
-        {"edges": [0], "ratios": {"a": [1]}},
-        {"edges": [0], "ratios": {"a": [1, float("inf")]}},
-        {"edges": [0], "ratios": {}},
-        {"edges": [0]},
-        [],
+        ([0, 0], {"a": [1, 2, 3]}, EDGES_WRONG),
+        ([1, 0], {"a": [1, 2, 3]}, EDGES_WRONG),
+        ([0], {}, EDGES_WRONG),
+        ([0], {"a": [1]}, RATIOS_WRONG),
+        ([0], {"a": [1, 2, 3]}, RATIOS_WRONG),
+        ([0], {"a": [1, float("inf")]}, RATIOS_WRONG),
+        ([0], {"a": [float("nan"), 1]}, RATIOS_WRONG),
     ],
     ids=str,
 )
-def test_a_broken_table_isRefused(document: object, tmp_path: Path) -> None:
+def test_a_broken_table_isRefusedByWhatIsWrong(
+    edges: list[int], ratios: dict[str, list[float]], told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(MalformedError) as caught:
+        Table(tuple(edges), {name: tuple(each) for name, each in ratios.items()})
+    assert str(caught.value) == told
+    path = tmp_path / "table.json"
+    path.write_text(json.dumps({"edges": edges, "ratios": ratios}), "utf-8")
+    with pytest.raises(MalformedError):
+        load(path)
+
+
+@pytest.mark.parametrize("document", [{"edges": [0]}, {"ratios": {"a": [1, 2]}}, [], 3], ids=str)
+def test_what_is_noTable_isRefused(document: object, tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     path.write_text(json.dumps(document), "utf-8")
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedError, match=r"table\.json: \w+Error"):
         load(path)
 
 
