@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from verillm.draw import checked_requests, draw
-from verillm.evidence import INFERENCER, Bundle, CheckedOutput
+from verillm.evidence import INFERENCER, Bundle, CheckedOutput, PartyEvidence
 from verillm.hashing import tokens_bytes
 from verillm.model import ModelSpec
 from verillm.proofs.rivals import ProvenHead
@@ -31,6 +31,7 @@ from verillm.signing import Domain, job_id, task_hash
 from verillm.task import Item, Task, inner_hash, output_hash, seed, task_id
 from verillm.trace import Entry as TraceEntry, Opening, state_bytes
 from verillm.types import PPM, Reason, TaskId
+from verillm.verdict import quorum
 
 SCHEDULER = 255
 """The party that a scheduler is to a conviction."""
@@ -125,13 +126,9 @@ def receipt_proof(case: Case, receipt: Receipt, signature: bytes) -> Proof | Non
 
 # ── Views ────────────────────────────────────────────────────────────────────────────────────────
 def _views(case: Case) -> Iterator[View]:
-    inners = (inner_hash(case.sealing.inner), *case.sealing.inners)
     for shown in case.bundle.parties:
         for place, opening in shown.openings.items():
-            known = shown.party < len(inners) and place < len(case.bundle.checked)
-            if not known or inner_hash(opening.inner) != inners[shown.party]:
-                continue
-            if task_hash(shown.task) != opening.inner.task_hash:
+            if not _is_sealed(case, shown, place, opening):
                 continue
             checked = case.bundle.checked[place]
             index = checked.index if shown.party == INFERENCER else place
@@ -139,6 +136,17 @@ def _views(case: Case) -> Iterator[View]:
                 task = HashedTask.of(shown.task)
                 given = Given(opening.inner, task, index, shown.task.items[index])
                 yield View(shown.party, shown.task, given, opening, checked)
+
+
+def _is_sealed(case: Case, shown: PartyEvidence, place: int, opening: Opening) -> bool:
+    """Whether this is of a checked request, under the party's sealed inner and its task."""
+    inners = (inner_hash(case.sealing.inner), *case.sealing.inners)
+    return (
+        shown.party < len(inners)
+        and place < len(case.bundle.checked)
+        and inner_hash(opening.inner) == inners[shown.party]
+        and task_hash(shown.task) == opening.inner.task_hash
+    )
 
 
 def _asked(view: View) -> Asked:
@@ -314,43 +322,39 @@ def _prompt(case: Case, view: View) -> Iterator[Proof]:
 
 # ── Margins ──────────────────────────────────────────────────────────────────────────────────────
 def _own_margins(case: Case, head: ProvenHead) -> Iterator[Proof]:
-    profile = case.spec.profile
     for view in case.views:
-        if view.party != INFERENCER or view.task.model_id != case.posting.quote.model_id:
-            continue
-        for entry in view.opening.entries:
-            if entry.position + 1 < view.item.length or entry.next >= head.rows.vocabulary:
-                continue
-            rival = _rival(head, view.item, entry, entry.next, profile.logit_tau)
-            if rival is None:
-                continue
-            at = (view.item, entry.position, entry.next, rival)
-            margin = head.margin(entry.final, *at)
-            most = profile.margin_max_slash
-            if margin and margin.convicts(view.item.sampling, profile.logit_tau, most):
-                values = (
-                    case.spec, view.given, view.made, Entry.of(entry), state_bytes(entry.final),
-                    head.rival(entry.next, rival),
-                )  # fmt: skip
-                fact = f"position {entry.position}: {rival} beats {entry.next}"
-                yield Proof("marginOwn", INFERENCER, Reason.MARGIN_MAX, fact, values)
+        if view.party == INFERENCER and view.task.model_id == case.posting.quote.model_id:
+            for entry in view.opening.entries:
+                yield from _own_margin(case, head, view, entry)
+
+
+def _own_margin(case: Case, head: ProvenHead, view: View, entry: TraceEntry) -> Iterator[Proof]:
+    profile = case.spec.profile
+    if entry.position + 1 < view.item.length or entry.next >= head.rows.vocabulary:
+        return
+    rival = head.best(entry.final, view.item, entry.position, entry.next, profile.logit_tau)
+    if rival is None:
+        return
+    margin = head.margin(entry.final, view.item, entry.position, entry.next, rival)
+    most = profile.margin_max_slash
+    if margin and margin.convicts(view.item.sampling, profile.logit_tau, most):
+        values = (
+            case.spec, view.given, view.made, Entry.of(entry), state_bytes(entry.final),
+            head.rival(entry.next, rival),
+        )  # fmt: skip
+        fact = f"position {entry.position}: {rival} beats {entry.next}"
+        yield Proof("marginOwn", INFERENCER, Reason.MARGIN_MAX, fact, values)
 
 
 def _committee_margins(case: Case, head: ProvenHead) -> Iterator[Proof]:
     for first in case.views:
-        if first.party != INFERENCER:
-            continue
-        shown = first.checked
-        tokens = shown.request.tokens + shown.output
-        others = [
-            view
-            for view in case.views
-            if view.party != INFERENCER and view.checked.index == shown.index
-        ]
-        for at in range(len(shown.request.tokens) - 1, len(tokens) - 1):
-            proof = _committee_margin(case, head, first, others, at, tokens)
-            if proof is not None:
-                yield proof
+        if first.party == INFERENCER:
+            shown = first.checked
+            tokens = shown.request.tokens + shown.output
+            members = [view for view in case.views if view.party != INFERENCER]
+            others = [view for view in members if view.checked.index == shown.index]
+            for at in range(len(shown.request.tokens) - 1, len(tokens) - 1):
+                yield from _committee_margin(case, head, first, others, at, tokens)
 
 
 def _committee_margin(
@@ -360,28 +364,30 @@ def _committee_margin(
     others: Sequence[View],
     at: int,
     tokens: tuple[int, ...],
-) -> Proof | None:
-    """Two or more members whose states say by one rival that the token after `at` is not theirs."""
+) -> Iterator[Proof]:
+    """A quorum of members whose states say by one rival that the token after `at` is not theirs."""
     token, tau = tokens[at + 1], case.spec.profile.logit_tau
-    opened = [(view, entry) for view in others for entry in _at(view.opening, at)]
     if token >= head.rows.vocabulary:
-        return None
-    rivals = [_rival(head, first.item, entry, token, tau) for _, entry in opened]
+        return
+    opened = [
+        (view, entry) for view in others for entry in view.opening.entries if entry.position == at
+    ]
+    rivals = [head.best(entry.final, first.item, at, token, tau) for _, entry in opened]
     for rival in dict.fromkeys(each for each in rivals if each is not None):
         against = [
             (view, entry)
             for view, entry in opened
             if _objects(case, head, first.item, entry, token, rival)
         ]
-        if len(against) >= len(case.sealing.committee) // 2 + 1:
+        if len(against) >= quorum(len(case.sealing.committee)):
             witnesses = tuple(
                 Witness.of(view.party, view.given, view.opening, entry) for view, entry in against
             )
             shown = (tokens_bytes(tokens), witnesses, head.rival(token, rival))
             values = (case.spec, first.given, first.made, *shown)
             fact = f"position {at}: by {len(against)} members' states {rival} beats {token}"
-            return Proof("marginCommittee", None, Reason.MARGIN_MAX, fact, values)
-    return None
+            yield Proof("marginCommittee", None, Reason.MARGIN_MAX, fact, values)
+            return
 
 
 def _objects(
@@ -389,13 +395,6 @@ def _objects(
 ) -> bool:
     margin = head.margin(entry.final, item, entry.position, token, rival)
     profile = case.spec.profile
-    counts = margin is not None and margin.counts(item.sampling, profile.logit_tau)
-    return counts and margin is not None and margin.margin > profile.margin_max_refund
-
-
-def _rival(head: ProvenHead, item: Item, entry: TraceEntry, token: int, tau: int) -> int | None:
-    return head.best(entry.final, item, entry.position, token, tau)
-
-
-def _at(opening: Opening, position: int) -> Iterator[TraceEntry]:
-    return (entry for entry in opening.entries if entry.position == position)
+    if margin is None or not margin.counts(item.sampling, profile.logit_tau):
+        return False
+    return margin.margin > profile.margin_max_refund

@@ -43,6 +43,9 @@ def case_of(played: Played) -> Case:
 
 
 def names(found: list[Proof]) -> set[tuple[str, int | None, Reason]]:
+    for each in found:
+        assert "None" not in each.fact
+        assert each.fact.startswith("request ") or each.party != SCHEDULER
     return {(each.name, each.party, each.reason) for each in found}
 
 

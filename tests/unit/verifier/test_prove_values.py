@@ -69,6 +69,7 @@ def found(plan: Plan) -> tuple[Case, list[Proof]]:
 
 
 def of(name: str, every_proof: list[Proof]) -> list[tuple[Any, ...]]:
+    assert all(each.fact and "None" not in each.fact for each in every_proof)
     values: list[tuple[Any, ...]] = [each.values for each in every_proof if each.name == name]
     assert values, f"no {name} among {[each.name for each in every_proof]}"
     return values
