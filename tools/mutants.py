@@ -69,10 +69,17 @@ class Session:
         if forked(self._learn, 3600) != SURVIVED:
             raise pytest.UsageError("the tests fail without any mutant")
         seconds, reached = json.loads((FOLDER / "reached.json").read_text("utf-8"))
+        killers: dict[str, Counter[int]] = defaultdict(Counter)
         for mutant in self.wanted:
-            tests = sorted(reached.get(function_of(mutant), ()), key=seconds.__getitem__)
+            killed = killers[function_of(mutant)]
+            tests = sorted(
+                reached.get(function_of(mutant), ()),
+                key=lambda each: seconds[each] / (1 + 9 * killed[each]),
+            )
             limit = 5 + 10 * sum(seconds[each] for each in tests)
             code = forked(lambda m=mutant, t=tests: self._kills(m, t), limit) if tests else UNTESTED
+            if code == KILLED:
+                killed[int((FOLDER / "killer").read_text("utf-8"))] += 1
             self.results.exit_code_by_key[mutant] = code
             self.results.save()
             if code in (SURVIVED, UNTESTED):
@@ -98,10 +105,12 @@ class Session:
         return KILLED if self.failed else SURVIVED
 
     def _run(self, tests: Sequence[int]) -> None:
-        """Run tests in this order, up to the first failure."""
-        chosen = [self.items[each] for each in tests]
-        for item, following in zip(chosen, [*chosen[1:], None], strict=True):
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        """Run tests in this order, up to the first failure, and note which it was."""
+        for number, following in zip(tests, [*tests[1:], None], strict=True):
+            item = self.items[number]
+            nextitem = None if following is None else self.items[following]
+            (FOLDER / "killer").write_text(str(number), "utf-8")
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
             if self.failed:
                 return
 
