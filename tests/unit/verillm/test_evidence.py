@@ -21,10 +21,10 @@ from tests.unit.verillm.builders import (
     true_states,
 )
 from verillm.draw import checked_requests, draw
-from verillm.errors import EvidenceError
+from verillm.errors import EvidenceError, MalformedError
 from verillm.evidence import CheckedOutput, PartyEvidence, check_bundle
 from verillm.merkle import Tree
-from verillm.model import ModelSpec
+from verillm.model import ModelSpec, check_spec
 from verillm.request import Sampling, requests_tree
 from verillm.statistics import to_floats
 from verillm.task import (
@@ -240,6 +240,42 @@ def test_a_fee_for_more_than_the_unchecked_requests_can_hold_is_refused() -> Non
     counted = replace(inner, new_tokens=inner.new_tokens + SPEC.context)
     verdict = judged(sealed_as(world, replace(world.committed[0], inner=counted)))
     assert kind(verdict) == (Outcome.REFUND, Reason.LENGTH)
+
+
+def counted(world: World, prompt: int, new: int) -> World:
+    """Sealed over counts that leave so many tokens to the one request that is not checked."""
+    first = world.committed[0]
+    leaves = first.leaves[:2]
+    inner = replace(
+        first.inner,
+        prompt_tokens=sum(leaf.prompt_tokens for leaf in leaves) + prompt,
+        new_tokens=sum(leaf.new_tokens for leaf in leaves) + new,
+    )
+    for number in range(256):  # the draw follows from the commitment, and so from the counts
+        there = replace(world, sealing=replace(world.sealing, beacon=Hash32(bytes([number]) * 32)))
+        made = sealed_as(there, replace(first, inner=inner))
+        if {each.index for each in made.bundle.checked} == {0, 1}:
+            return made
+    raise AssertionError("these two are never drawn")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "new", "possible"),
+    [
+        (1, 1, True),
+        (0, 1, False),
+        (1, 0, False),
+        (SPEC.context - 1, 1, True),
+        (SPEC.context, 1, False),
+        (1, SPEC.context - 1, True),
+        (2, SPEC.context - 1, False),
+    ],
+)
+def test_what_is_left_to_an_unchecked_request_is_a_text_that_it_can_be(
+    prompt: int, new: int, possible: bool
+) -> None:
+    reason = judged(counted(make_world(), prompt, new)).reason
+    assert (reason is Reason.LENGTH) is not possible
 
 
 def test_an_output_that_ends_with_an_end_token_may_be_short() -> None:
@@ -508,6 +544,8 @@ FACTS: dict[str, str] = {
     "inferencers_task": "another task than committed to",
     "opening_of_no_request": "an opening of no checked request",
     "opening_elsewhere": "an opening of another item",
+    "openings_swapped": "party 1: not the sealed commitment",
+    "forged_state": "party 0: position 1 is not under the item",
     "another_secret": "another secret",
     "another_beacon": "other requests than drawn",
     "committee_short": "a committee of another size",
@@ -562,7 +600,11 @@ def test_the_spec_of_another_model_is_missing_evidence(honest: World) -> None:
 def test_a_model_whose_profile_lacks_a_layer_is_inconclusive() -> None:
     profile = replace(SPEC.profile, layers=SPEC.profile.layers[:-1])
     world = make_world(Plan(spec=replace(SPEC, profile=profile)))
-    assert kind(judged(world)) == (Outcome.INCONCLUSIVE, Reason.PROFILE_MISSING)
+    verdict = judged(world)
+    assert kind(verdict) == (Outcome.INCONCLUSIVE, Reason.PROFILE_MISSING)
+    with pytest.raises(MalformedError) as broken:
+        check_spec(world.spec)
+    assert str(broken.value) in verdict.details.fact
 
 
 def test_another_seal_beacon_asks_for_other_positions(honest: World) -> None:

@@ -92,6 +92,13 @@ def test_openings_of_one_of_two_requests_are_not_enough(honest: World) -> None:
     assert found.generated[0] is None and found.generated[1] is not None
 
 
+def test_whoever_opened_just_the_states_that_chose_the_output_votes_on_its_tokens() -> None:
+    world = make_world(Plan(requests=1, prompt=1))
+    for party in gathered(world).parties[1:]:
+        (states,) = party.generated
+        assert states is not None and len(states) == len(world.bundle.checked[0].output)
+
+
 def test_what_a_verifier_ran_on_another_text_is_no_evidence() -> None:
     def altered(party: int, task: Task) -> Task:
         if party != 1:
