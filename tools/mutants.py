@@ -68,7 +68,7 @@ class Session:
         self.items = session.items
         if forked(self._learn, 3600) != SURVIVED:
             raise pytest.UsageError("the tests fail without any mutant")
-        seconds, reached = json.loads((FOLDER / "reached.json").read_text("utf-8"))
+        seconds, reached = json.loads(self._note("reached").read_text("utf-8"))
         killers: dict[str, Counter[int]] = defaultdict(Counter)
         for mutant in self.wanted:
             killed = killers[function_of(mutant)]
@@ -79,12 +79,16 @@ class Session:
             limit = 5 + 10 * sum(seconds[each] for each in tests)
             code = forked(lambda m=mutant, t=tests: self._kills(m, t), limit) if tests else UNTESTED
             if code == KILLED:
-                killed[int((FOLDER / "killer").read_text("utf-8"))] += 1
+                killed[int(self._note("killer").read_text("utf-8"))] += 1
             self.results.exit_code_by_key[mutant] = code
             self.results.save()
             if code in (SURVIVED, UNTESTED):
                 self.say(mutant)
         return True
+
+    def _note(self, what: str) -> Path:
+        """Where a child leaves what it found."""
+        return self.results.meta_path.with_suffix(f".{what}")
 
     def _learn(self) -> int:
         set_mutant_under_test("stats")
@@ -96,7 +100,7 @@ class Session:
             for function in state()._stats:
                 reached[function].append(number)
             state()._stats.clear()
-        (FOLDER / "reached.json").write_text(json.dumps([seconds, reached]), "utf-8")
+        self._note("reached").write_text(json.dumps([seconds, reached]), "utf-8")
         return KILLED if self.failed else SURVIVED
 
     def _kills(self, mutant: str, tests: Sequence[int]) -> int:
@@ -109,7 +113,7 @@ class Session:
         for number, following in zip(tests, [*tests[1:], None], strict=True):
             item = self.items[number]
             nextitem = None if following is None else self.items[following]
-            (FOLDER / "killer").write_text(str(number), "utf-8")
+            self._note("killer").write_text(str(number), "utf-8")
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
             if self.failed:
                 return

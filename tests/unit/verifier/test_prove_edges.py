@@ -14,11 +14,12 @@ from verillm.head import HeadRows
 from verillm.model import ModelSpec
 from verillm.proofs.find import SCHEDULER, Case, Proof, View, proofs
 from verillm.proofs.rivals import ProvenHead
+from verillm.proofs.shown import NO_ENTRY
 from verillm.request import Sampling
 from verillm.sampling import scores
 from verillm.statistics import to_floats
-from verillm.task import Item, Task
-from verillm.trace import Entry, Opening, TraceItem
+from verillm.task import Item, Task, items_tree
+from verillm.trace import Entry, Opening, TraceItem, open_positions
 from verillm.types import PPM, Bits, Hash32, ModelId, Reason
 from verillm_verifier.attacks import ATTACKS
 
@@ -161,6 +162,35 @@ def test_leaves_behind_a_strange_opening_or_beside_one_of_no_request_are_seen_st
 
 
 # ── What a worker signed ─────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("party", [0, 2])
+@pytest.mark.usefixtures("unchecked")
+def test_a_longer_prompt_beside_no_more_new_tokens_than_may_be_is_told(party: int) -> None:
+    def run(number: int, item: TraceItem) -> TraceItem:
+        return item if number != party else replace(item, prompt_tokens=item.prompt_tokens + 1)
+
+    found = [each for each in told(case_of(Plan(run=run))) if each[0] == "lengthsDiffer"]
+    assert [each[1] for each in found] == [party, party]
+
+
+def test_a_leaf_of_the_output_that_counts_more_tokens_needs_no_entry() -> None:
+    world = make_world(Plan(requests=2))
+    honest = world.committed[0]
+    leaves = tuple(replace(leaf, new_tokens=leaf.new_tokens + 1) for leaf in honest.leaves)
+    tree = items_tree(leaves)
+    inner = replace(honest.inner, items_root=tree.root)
+    forged = replace(honest, leaves=leaves, items=tree, inner=inner)
+    openings = {place: open_positions(forged, place, [3]) for place in range(2)}
+    case = Case(world.bundle, world.posting, world.sealing, world.spec, builders.DOMAIN)
+    case = replace(case, sealing=replace(world.sealing, inner=inner))
+    found = [
+        each
+        for each in proofs(with_party(case, 0, openings=openings))
+        if each.name == "outputDiffers"
+    ]
+    assert [each.values[3] for each in found] == [NO_ENTRY, NO_ENTRY]
+    assert {(each.party, each.reason) for each in found} == {(0, Reason.OUTPUT_MISMATCH)}
+
+
 def test_a_token_beyond_the_vocabulary_by_one_is_none_and_says_where() -> None:
     """The vocabulary holds one token less than its largest id says."""
     last = builders.VOCABULARY
@@ -303,6 +333,20 @@ def test_members_object_by_more_than_what_is_refunded(forged: Case, proven: Prov
         ]
 
     assert len(at(second - 1)) == 1 and at(second) == []
+
+
+def test_a_state_without_finite_logits_objects_to_nothing(forged: Case, proven: ProvenHead) -> None:
+    """With one member silent and the other's states no numbers, one objects: no quorum."""
+
+    def spoilt(opening: Opening) -> Opening:
+        none = [replace(e, final=np.full_like(e.final, 0x7FC0)) for e in opening.entries]
+        return replace(opening, entries=tuple(none))
+
+    openings = {at: spoilt(each) for at, each in forged.bundle.parties[2].openings.items()}
+    found = list(
+        proofs(with_party(with_party(forged, 3, openings={}), 2, openings=openings), proven)
+    )
+    assert {each.name for each in found} == {"marginOwn"}
 
 
 def test_another_model_than_the_jobs_has_no_margins_of_its_own(

@@ -191,9 +191,10 @@ def test_an_output_differs_by_the_first_entry_of_another_token(place: int) -> No
         assert (entry.token if entry.position == at else entry.next) == text[at] ^ 1
 
 
-def test_the_end_is_shown_by_its_place_in_the_output() -> None:
+@pytest.mark.parametrize("after", [1, 7])
+def test_the_end_is_shown_by_its_place_in_the_output(after: int) -> None:
     def finish(output: tuple[int, ...]) -> tuple[int, ...]:
-        return (7, 9, builders.END, *(t or 1 for t in output[3:]))
+        return (7, 9, builders.END, *(3,) * after)
 
     case, every_proof = found(Plan(finish=finish))
     for spec, given, made, tokens, at in of("afterEnd", every_proof):
@@ -305,7 +306,7 @@ def test_an_inferencers_task_of_another_id_is_the_schedulers_fault() -> None:
     assert "taskDiffers" in {each.name for each in every_proof}
 
 
-@pytest.mark.parametrize("place", [3, PIECE, LONG + 2])
+@pytest.mark.parametrize("place", [3, PIECE, LONG, LONG + 2])
 def test_a_prompt_differs_by_pieces_of_the_task_and_of_the_request_if_it_is_there(
     place: int,
 ) -> None:
