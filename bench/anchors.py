@@ -102,7 +102,7 @@ def ours(case: Case, verifier: str) -> float:
     rows = np.append(random.permutation(np.arange(1, count - 1))[: CHALLENGED - 1], count - 1)
     statistics = case.cells(OWN, verifier).at(rows.tolist())
     return max(
-        statistics.mean / case.profile.mean_refund,
+        statistics.mean / case.profile.refund_tier(len(rows), 1)[0],
         statistics.over / (case.profile.over_refund + 1),
     )
 

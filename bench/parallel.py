@@ -28,7 +28,7 @@ from verillm.model import CheckProfile
 from verillm.request import Sampling
 from verillm.task import Item
 from verillm.types import Hash32
-from verillm_verifier.calibrate import POSITIONS, compare_all, state_table
+from verillm_verifier.calibrate import FEW_POSITIONS, compare_all, state_table
 from verillm_verifier.replay import local_task
 from verillm_verifier.runs import Decode, Job, Plan, Setup, check_with, items_of
 
@@ -75,7 +75,7 @@ def report(decodes: Sequence[Decode], profile: CheckProfile, seed: int) -> None:
     """Print how far each pair is apart."""
     compared = compare_all(decodes, [layer.scale for layer in profile.layers])
     print(f"{'states':48}{'jobs':>5}{'median':>8}{'max':>7}{'over':>6}{'refund':>8}{'slash':>7}")
-    for line in state_table(compared, profile, POSITIONS, seed):
+    for line in state_table(compared, profile, FEW_POSITIONS, seed):
         print(f"{line['group']:48}{line['jobs']:5}{line['meanMedian'] / 1e6:8.2f}"
               f"{line['meanMax'] / 1e6:7.2f}{line['overMax']:6}{line['refund']:8.3f}"
               f"{line['slash']:7.3f}")  # fmt: skip

@@ -70,6 +70,9 @@ PROFILE = CheckProfile(
     mass_epsilon=10_000,
     logit_tau=500_000,
     min_positions=8,
+    many_positions=20,
+    mean_refund_many=1_300_000,
+    mean_slash_many=2_000_000,
     layers=(
         LayerProfile(-5, (22_000, 15_000, 10_000), (90_000, 60_000, 30_000)),
         LayerProfile(-4, (26_000, 18_000, 12_000), (95_000, 70_000, 42_000)),
@@ -555,7 +558,13 @@ def verdicts() -> dict[str, Any]:
     rng = random.Random(SEED + 5)
     cases = [_case(rng, rng.choice([1, 2, 3, 3, 3, 4, 5, 7])) for _ in range(400)]
     results = [
-        decide([STATUSES[s] for s in case["statuses"]], case["pairs"], case["positions"], PROFILE)
+        decide(
+            [STATUSES[s] for s in case["statuses"]],
+            case["pairs"],
+            case["positions"],
+            PROFILE,
+            case["requests"],
+        )
         for case in cases
     ]
     flat = [
@@ -569,9 +578,13 @@ def verdicts() -> dict[str, Any]:
         "overRefund": PROFILE.over_refund,
         "overSlash": PROFILE.over_slash,
         "minPositions": PROFILE.min_positions,
+        "manyPositions": PROFILE.many_positions,
+        "meanRefundMany": PROFILE.mean_refund_many,
+        "meanSlashMany": PROFILE.mean_slash_many,
         "members": [len(case["statuses"]) - 1 for case in cases],
         "statuses": [status for case in cases for status in case["statuses"]],
         "positions": [case["positions"] for case in cases],
+        "requests": [case["requests"] for case in cases],
         "sums": [pair.sum for pair in flat],
         "cells": [pair.cells for pair in flat],
         "overs": [pair.over for pair in flat],
@@ -591,20 +604,22 @@ def _case(rng: random.Random, members: int) -> Mapping[str, Any]:
     ]
     if rng.random() < 0.05:
         statuses[0] = rng.choice([1, 2])
-    positions = rng.choice([7, 8, 32, 32, 32])
+    positions, requests = rng.choice([7, 8, 19, 20, 39, 40, 64]), rng.choice([1, 1, 2, 4])
     pairs = {
-        (a, b): _pair(rng, positions, groups[a] == groups[b])
+        (a, b): _pair(rng, positions, requests, groups[a] == groups[b])
         for a, b in combinations(range(members + 1), 2)
         if statuses[a] == statuses[b] == 0
     }
-    return {"statuses": statuses, "positions": positions, "pairs": pairs}
+    return {"statuses": statuses, "positions": positions, "requests": requests, "pairs": pairs}
 
 
-def _pair(rng: random.Random, positions: int, near: bool) -> statistics.PairStatistics:
+def _pair(
+    rng: random.Random, positions: int, requests: int, near: bool
+) -> statistics.PairStatistics:
     cells = positions * len(PROFILE.layers)
-    mean = rng.choice(
-        [900_000, 1_599_999, 1_600_000] if near else [1_600_001, 2_400_000, 4_000_000]
-    )
+    refund, _ = PROFILE.refund_tier(positions, requests)
+    slash, _ = PROFILE.slash_tier(positions, requests)
+    mean = rng.choice([900_000, refund - 1, refund] if near else [refund + 1, slash, 4_000_000])
     over = rng.choice([0, 1, 3]) if near else rng.choice([0, 4, 6, 7])
     if rng.random() < 0.1:
         mean, over = 1_000_000, 4

@@ -36,11 +36,17 @@ class LayerProfile:
 @solidity(
     "CheckProfile(uint32 meanRefund,uint32 meanSlash,uint16 overRefund,uint16 overSlash,"
     "uint32 marginMean,uint32 marginMaxRefund,uint32 marginMaxSlash,uint32 massEpsilon,"
-    "uint32 logitTau,uint16 minPositions,LayerProfile[] layers)"
+    "uint32 logitTau,uint16 minPositions,uint16 manyPositions,uint32 meanRefundMany,"
+    "uint32 meanSlashMany,LayerProfile[] layers)"
 )
 @dataclass(frozen=True, slots=True)
 class CheckProfile:
-    """Calibrated thresholds; ppm unless they are counts. `layers` ends with the final norm."""
+    """Calibrated thresholds; ppm unless they are counts. `layers` ends with the final norm.
+
+    A mean over many positions is steadier, so it may be held to less: from `many_positions` a
+    checked request on (0: never) the means of `_many` take the others' place. A request, since
+    short ones of one job are alike, and as noisy together as one of them.
+    """
 
     mean_refund: int
     mean_slash: int
@@ -52,7 +58,23 @@ class CheckProfile:
     mass_epsilon: int
     logit_tau: int
     min_positions: int
+    many_positions: int
+    mean_refund_many: int
+    mean_slash_many: int
     layers: tuple[LayerProfile, ...]
+
+    def refund_tier(self, positions: int, requests: int) -> tuple[int, int]:
+        """The largest mean and count at which two parties agree over so many positions in all."""
+        many = self._are_many(positions, requests)
+        return (self.mean_refund_many if many else self.mean_refund), self.over_refund
+
+    def slash_tier(self, positions: int, requests: int) -> tuple[int, int]:
+        """The same beyond which it is a slash."""
+        many = self._are_many(positions, requests)
+        return (self.mean_slash_many if many else self.mean_slash), self.over_slash
+
+    def _are_many(self, positions: int, requests: int) -> bool:
+        return 0 < self.many_positions * requests <= positions
 
 
 @solidity(
@@ -124,6 +146,7 @@ def check_spec(spec: ModelSpec) -> None:
         "committee": spec.committee > 0,
         "checkedRequests": spec.checked_requests > 0,
         "positions": spec.positions > 0,
+        "profile.manyPositions": spec.profile.many_positions <= spec.positions,
     }
     for field, holds in facts.items():
         if not holds:
@@ -142,12 +165,21 @@ def check_profile(profile: CheckProfile, layers: int) -> None:
             for cap, med in zip(layer.cap, layer.med, strict=True)
         ),
         "profile.meanSlash": profile.mean_slash >= profile.mean_refund,
+        "profile.meanRefundMany": _holds_many(profile),
         "profile.overSlash": profile.over_slash >= profile.over_refund,
         "profile.marginMaxSlash": profile.margin_max_slash >= profile.margin_max_refund,
     }
     for field, holds in facts.items():
         if not holds:
             raise MalformedError(field, "out of bounds")
+
+
+def _holds_many(profile: CheckProfile) -> bool:
+    """Whether many positions are held to no more than few ones, or to nothing of their own."""
+    refund, slash = profile.mean_refund_many, profile.mean_slash_many
+    if profile.many_positions == 0:
+        return refund == slash == 0
+    return 0 < refund <= profile.mean_refund and refund <= slash <= profile.mean_slash
 
 
 def spec_to_json(spec: ModelSpec) -> dict[str, Any]:

@@ -116,14 +116,15 @@ def decide(
     pairs: Mapping[Pair, PairStatistics],
     positions: int,
     profile: CheckProfile,
+    requests: int = 1,
 ) -> Verdict:
     """The verdict on states; the first cause that hits decides.
 
     statuses : of the inferencer and the m verifiers. pairs : of all open ones. positions : compared
-    in all checked requests together.
+    in all `requests` that are checked together.
     """
     verifiers = [k for k, status in enumerate(statuses) if k and status is PartyStatus.OPEN]
-    agree = _agreeing(pairs, profile.mean_refund, profile.over_refund)
+    agree = _agreeing(pairs, *profile.refund_tier(positions, requests))
     largest = cliques(verifiers, agree)
     if largest and len(largest[0]) < quorum(len(statuses) - 1):
         largest = ()
@@ -139,7 +140,8 @@ def decide(
     suspects = tuple(k for k in range(1, len(statuses)) if k not in within)
     accepting = tuple(clique for clique in largest if all((INFERENCER, k) in agree for k in clique))
     details = replace(details, accepting=accepting)
-    outcome, reason = _over_all(largest, accepting, agree, pairs, profile)
+    near = _agreeing(pairs, *profile.slash_tier(positions, requests))
+    outcome, reason = _over_all(largest, accepting, agree, near)
     return Verdict(outcome, reason, suspects, details)
 
 
@@ -158,7 +160,7 @@ def judge_states(
         for a, b in combinations(sorted(shown), 2)
     }
     positions = sum(len(states.positions) for states in parties[INFERENCER].states or ())
-    verdict = decide(statuses, pairs, positions, profile)
+    verdict = decide(statuses, pairs, positions, profile, len(prompt_tokens))
     paper = {
         (INFERENCER, k): paper_statistics(shown[INFERENCER], shown[k])
         for k in shown
@@ -261,8 +263,7 @@ def _over_all(
     largest: tuple[tuple[int, ...], ...],
     accepting: tuple[tuple[int, ...], ...],
     agree: frozenset[Pair],
-    pairs: Mapping[Pair, PairStatistics],
-    profile: CheckProfile,
+    near: frozenset[Pair],
 ) -> tuple[Outcome, Reason]:
     """A lying verifier can add a clique of equal size, so no one clique may decide."""
     rejecting = [c for c in largest if not any((INFERENCER, k) in agree for k in c)]
@@ -270,7 +271,6 @@ def _over_all(
         return Outcome.ACCEPT, Reason.NONE
     if accepting or not rejecting:
         return Outcome.INCONCLUSIVE, Reason.DIVIDED
-    near = _agreeing(pairs, profile.mean_slash, profile.over_slash)
     slash = any(not any((INFERENCER, k) in near for k in clique) for clique in rejecting)
     return (Outcome.SLASH if slash else Outcome.REFUND), Reason.STATES_DIFFER
 

@@ -45,6 +45,9 @@ contract Adjudicator is IAdjudicator {
         uint16 overSlash;
         uint32 meanRefund;
         uint32 meanSlash;
+        uint16 manyPositions;
+        uint32 meanRefundMany;
+        uint32 meanSlashMany;
         uint8 committee;
     }
 
@@ -105,6 +108,9 @@ contract Adjudicator is IAdjudicator {
             overSlash: spec.profile.overSlash,
             meanRefund: spec.profile.meanRefund,
             meanSlash: spec.profile.meanSlash,
+            manyPositions: spec.profile.manyPositions,
+            meanRefundMany: spec.profile.meanRefundMany,
+            meanSlashMany: spec.profile.meanSlashMany,
             committee: spec.committee
         });
     }
@@ -534,6 +540,18 @@ contract Adjudicator is IAdjudicator {
         return shown && (round.nonFinite >> party) & 1 == 0;
     }
 
+    /// @dev What the means of this round's pairs are held to at either tier; all compare the same positions.
+    function _means(Round storage round, Check storage model)
+        private
+        view
+        returns (uint256 refund, uint256 slash)
+    {
+        uint256 positions = round.positions;
+        uint256 least = uint256(model.manyPositions) * round.revealed;
+        refund = VerdictLib.meanOf(positions, least, model.meanRefund, model.meanRefundMany);
+        slash = VerdictLib.meanOf(positions, least, model.meanSlash, model.meanSlashMany);
+    }
+
     /// @dev Whether a witness agrees with a member of the clique, and whether it is a stranger to each of them; one
     /// that nobody compared with somebody is neither.
     function _stand(Round storage round, Check storage model, uint256 party, uint256 clique)
@@ -542,6 +560,7 @@ contract Adjudicator is IAdjudicator {
         returns (bool near, bool strange)
     {
         uint256 cells = uint256(round.positions) * model.layers;
+        (uint256 refund, uint256 slash) = _means(round, model);
         strange = true;
         for (uint256 member = 1; clique >> (member - 1) != 0; ++member) {
             if ((clique >> (member - 1)) & 1 == 0) continue;
@@ -551,8 +570,8 @@ contract Adjudicator is IAdjudicator {
                 strange = false;
                 continue;
             }
-            near = near || VerdictLib.agree(sums, model.meanRefund, model.overRefund);
-            strange = strange && !VerdictLib.agree(sums, model.meanSlash, model.overSlash);
+            near = near || VerdictLib.agree(sums, refund, model.overRefund);
+            strange = strange && !VerdictLib.agree(sums, slash, model.overSlash);
         }
     }
 
@@ -579,6 +598,7 @@ contract Adjudicator is IAdjudicator {
         view
         returns (Verdict memory)
     {
+        (uint256 refund, uint256 slash) = _means(round, model);
         VerdictLib.Relations memory relations;
         relations.adjacency = new uint256[](size);
         relations.good = ~(out >> 1) & ((1 << size) - 1);
@@ -586,13 +606,13 @@ contract Adjudicator is IAdjudicator {
             for (uint256 a = 0; a < b; ++a) {
                 if (out & ((1 << a) | (1 << b)) != 0) continue;
                 PairStatistics memory sums = round.statistics[_pair(a, b)];
-                bool agree = VerdictLib.agree(sums, model.meanRefund, model.overRefund);
+                bool agree = VerdictLib.agree(sums, refund, model.overRefund);
                 if (a != 0 && agree) {
                     relations.adjacency[a - 1] |= 1 << (b - 1);
                     relations.adjacency[b - 1] |= 1 << (a - 1);
                 } else if (a == 0) {
                     if (agree) relations.refundTier |= 1 << (b - 1);
-                    agree = VerdictLib.agree(sums, model.meanSlash, model.overSlash);
+                    agree = VerdictLib.agree(sums, slash, model.overSlash);
                     if (agree) relations.slashTier |= 1 << (b - 1);
                 }
             }

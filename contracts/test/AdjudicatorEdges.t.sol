@@ -153,3 +153,51 @@ contract FewPositionsTest is Cases {
         network.adjudicate(c.posting, c.sealing, c.claiming);
     }
 }
+
+/// @notice A model that holds means over many positions a request to less; a request here has nine.
+contract ManyPositionsTest is Cases {
+    uint16 private _many;
+
+    function _spec() internal view override returns (ModelSpec memory spec) {
+        spec = super._spec();
+        spec.positions = 12;
+        spec.checkedRequests = 2;
+        if (_many == 0) return spec;
+        spec.profile.manyPositions = _many;
+        spec.profile.meanRefundMany = 1_600_000;
+        spec.profile.meanSlashMany = 1_600_000;
+    }
+
+    function test_coarseStates_areRefundedWithoutASecondPairOfMeans() public {
+        assertEq(uint8(_outcome(0, 1, true)), uint8(Outcome.Refund));
+    }
+
+    function test_coarseStates_areSlashedOverManyPositions() public {
+        assertEq(uint8(_outcome(9, 1, true)), uint8(Outcome.Slash));
+    }
+
+    function test_coarseStates_areSlashedOverManyPositionsOfEachRequest() public {
+        assertEq(uint8(_outcome(9, 2, true)), uint8(Outcome.Slash));
+    }
+
+    /// @notice Short requests of one job are alike: together they are not many.
+    function test_coarseStates_areRefundedOverFewPositionsOfManyRequests() public {
+        assertEq(uint8(_outcome(10, 1, true)), uint8(Outcome.Refund));
+        assertEq(uint8(_outcome(10, 2, true)), uint8(Outcome.Refund));
+    }
+
+    function test_honestStates_areAcceptedOverManyPositions() public {
+        assertEq(uint8(_outcome(9, 1, false)), uint8(Outcome.Accept));
+    }
+
+    function _outcome(uint16 many, uint16 requests, bool coarse) private returns (Outcome outcome) {
+        _many = many;
+        setUp();
+        if (coarse) kinds[workers[0]] = Kind.Coarse;
+        Case memory c = _sealed(requests);
+        _claim(c, Outcome.Accept, 0);
+        _challenge(c);
+        _openAll(c);
+        (outcome,) = _adjudicate(c);
+    }
+}

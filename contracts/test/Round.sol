@@ -161,7 +161,7 @@ abstract contract Round is Network {
             uint16(request),
             uint32(PROMPT),
             uint32(OUTPUT),
-            4
+            _spec().positions
         );
     }
 

@@ -142,7 +142,7 @@ class Adjudicator(Summons):
         require(not silent or self.now >= found.open_by, "DeadlineNotReached")
         good = [k for k, status in enumerate(statuses) if status is PartyStatus.OPEN]
         sums = {pair: found.sums.get(pair, NOTHING) for pair in combinations(good, 2)}
-        verdict = decide(statuses, sums, found.positions, spec.profile)
+        verdict = decide(statuses, sums, found.positions, spec.profile, len(found.lengths))
         outcome, reason = verdict.outcome, verdict.reason
         paid = {k for k in range(1, size + 1) if paid_mask(verdict) >> (k - 1) & 1}
         early = 0 not in good or found.positions < spec.profile.min_positions

@@ -344,8 +344,8 @@ class Appeals(Demands):
                 require(self.now >= found.compare_by, "NotCompared")
                 differs = False
                 continue
-            agrees |= sums.agrees(profile.mean_refund, profile.over_refund)
-            differs &= not sums.agrees(profile.mean_slash, profile.over_slash)
+            agrees |= sums.agrees(*profile.refund_tier(found.positions, len(found.lengths)))
+            differs &= not sums.agrees(*profile.slash_tier(found.positions, len(found.lengths)))
         return "near" if agrees else "strange" if differs else ""
 
     def _profile(self, posting: Posting) -> CheckProfile:

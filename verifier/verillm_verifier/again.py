@@ -105,7 +105,9 @@ def _witness(facts: Facts, sums: Sums, party: int, clique: frozenset[int]) -> bo
     cells = found.positions * len(profile.layers)
     pairs = [statistics_of(sums, member, party) for member in sorted(clique)]
     whole = [pair for pair in pairs if pair.cells == cells]
-    if any(pair.agrees(profile.mean_refund, profile.over_refund) for pair in whole):
+    if any(pair.agrees(*profile.refund_tier(found.positions, found.revealed)) for pair in whole):
         return True
-    slashed = [not pair.agrees(profile.mean_slash, profile.over_slash) for pair in whole]
+    slashed = [
+        not pair.agrees(*profile.slash_tier(found.positions, found.revealed)) for pair in whole
+    ]
     return False if all(slashed) and len(whole) == len(pairs) else None

@@ -36,7 +36,9 @@ from verillm.types import PPM, Bits, Ints, Outcome
 from verillm_verifier.calibrate_tokens import TokenRow, token_profile
 from verillm_verifier.runs import Decode, Job, Plan, collect, items_of
 
-POSITIONS = 32
+POSITIONS = 64
+"""What a profile's terms challenge, and from where on it holds a job to its sharper means."""
+FEW_POSITIONS = 32
 DRAWS = 50
 CHECKED_REQUESTS = 4
 MIN_POSITIONS = 8
@@ -51,6 +53,9 @@ short jobs: those of 64 new tokens stay below 0.9 of it. Other weights of layers
 on half of the prompts, saw an 8-bit cache by fp32 verifiers in 0.83 to 0.89 of the other half's
 draws instead of 0.77, and int8 groups no better; most of the weight was then on the first layers,
 so that a cheat in the last ones would pass."""
+REFUND_MARGIN_MANY = 1.07
+"""Over many positions a draw is near its job's mean, so the largest of a calibration's draws is no
+outlier: held-out seeds reached 1.03 times it at 64 positions, and 1.0 times at 32."""
 SLASH_MARGIN = 1.35
 DECODE = "decode"
 
@@ -72,6 +77,13 @@ class Drawn:
 
     mean: Ints
     over: Ints
+    counts: Ints
+    """Positions of each draw."""
+
+    @property
+    def full(self) -> Ints:
+        """Means of the draws that have all `POSITIONS`."""
+        return self.mean[self.counts >= POSITIONS]
 
 
 def layers_of(job: Job) -> tuple[Bits, ...]:
@@ -138,7 +150,7 @@ def simulate(
     """Draw positions of each job as the chain does: always the last, the others at random."""
     med = np.array([layer.med for layer in layers]).T
     cap = np.array([layer.cap for layer in layers]).T
-    means, overs = [], []
+    means, overs, counts = [], [], []
     for each in compared:
         ratios = (np.minimum(each.apart, cap[each.zones]) * PPM // med[each.zones]).mean(axis=-1)
         over: NDArray[np.bool_] = np.any(each.apart > cap[each.zones], axis=-1)
@@ -148,7 +160,8 @@ def simulate(
             rows = np.append(rest, last)
             means.append(int(ratios[rows].mean()))
             overs.append(int(over[rows].sum()))
-    return Drawn(np.array(means), np.array(overs))
+            counts.append(len(rows))
+    return Drawn(np.array(means), np.array(overs), np.array(counts))
 
 
 def simulate_batches(
@@ -158,7 +171,7 @@ def simulate_batches(
     random: np.random.Generator,
 ) -> Drawn:
     """Draw what a job of many requests shows: several of one run's, their positions over added."""
-    means, overs = [], []
+    means, overs, counts = [], [], []
     for run in dict.fromkeys((each.run, each.pair) for each in compared):
         members = [each for each in compared if (each.run, each.pair) == run]
         for _ in range(DRAWS):
@@ -166,18 +179,24 @@ def simulate_batches(
             drawn = simulate([members[at] for at in chosen], layers, positions, random, draws=1)
             means.append(int(drawn.mean.mean()))
             overs.append(int(drawn.over.sum()))
-    return Drawn(np.array(means), np.array(overs))
+            counts.append(int(drawn.counts.sum()))
+    return Drawn(np.array(means), np.array(overs), np.array(counts))
 
 
-def thresholds(honest: Drawn, batches: Drawn, layers: tuple[LayerProfile, ...]) -> CheckProfile:
+def thresholds(
+    honest: Drawn, batches: Drawn, many: Drawn, layers: tuple[LayerProfile, ...]
+) -> CheckProfile:
     """Return the profile whose thresholds lie above every honest draw, by the stated margins;
-    tokens are not judged yet.
+    tokens are not judged yet. Of `many` those count that have all `POSITIONS`: fewer are held to
+    the means that few are held to.
     """
     mean = max(int(honest.mean.max()), int(batches.mean.max()))
-    over = max(int(honest.over.max()), int(batches.over.max()))
+    over = max(int(each.over.max()) for each in (honest, batches, many))
+    refund, slash = _rounded(mean * REFUND_MARGIN), _rounded(mean * SLASH_MARGIN)
+    most = int(many.full.max(initial=0))
     profile = CheckProfile(
-        mean_refund=_rounded(mean * REFUND_MARGIN),
-        mean_slash=_rounded(mean * SLASH_MARGIN),
+        mean_refund=refund,
+        mean_slash=slash,
         over_refund=over + 1,
         over_slash=2 * over + 4,
         margin_mean=0,
@@ -186,6 +205,9 @@ def thresholds(honest: Drawn, batches: Drawn, layers: tuple[LayerProfile, ...]) 
         mass_epsilon=0,
         logit_tau=0,
         min_positions=MIN_POSITIONS,
+        many_positions=POSITIONS if most else 0,
+        mean_refund_many=min(_rounded(most * REFUND_MARGIN_MANY), refund),
+        mean_slash_many=min(_rounded(most * SLASH_MARGIN), slash),
         layers=layers,
     )
     check_profile(profile, len(layers) - 1)
@@ -215,8 +237,14 @@ def state_table(
     for group in dict.fromkeys(map(group_of, compared)):
         members = [each for each in compared if group_of(each) == group]
         drawn = simulate(members, profile.layers, positions, random)
-        refund = (drawn.mean > profile.mean_refund) | (drawn.over > profile.over_refund)
-        slash = (drawn.mean > profile.mean_slash) | (drawn.over > profile.over_slash)
+        means = np.array(
+            [
+                (profile.refund_tier(count, 1)[0], profile.slash_tier(count, 1)[0])
+                for count in drawn.counts.tolist()
+            ]
+        )
+        refund = (drawn.mean > means[:, 0]) | (drawn.over > profile.over_refund)
+        slash = (drawn.mean > means[:, 1]) | (drawn.over > profile.over_slash)
         lines.append(
             {
                 "group": group,
@@ -271,9 +299,10 @@ def calibrate(plan: Plan, work: Path, report: Any = lambda _line: None) -> dict[
     layers = layer_profiles(compared, scales)
     random = np.random.default_rng(plan.seed)
     agreeing = [each for each in compared if each.is_honest]
-    honest = simulate(agreeing, layers, POSITIONS, random)
-    batches = simulate_batches(agreeing, layers, POSITIONS, random)
-    profile = thresholds(honest, batches, layers)
+    honest = simulate(agreeing, layers, FEW_POSITIONS, random)
+    batches = simulate_batches(agreeing, layers, FEW_POSITIONS, random)
+    many = simulate(agreeing, layers, POSITIONS, random)
+    profile = thresholds(honest, batches, many, layers)
     report("judging tokens")
     profile, rows = token_profile(profile, decodes, items_of(plan), HeadRows(plan.folder))
     return {
@@ -290,12 +319,18 @@ def calibrate(plan: Plan, work: Path, report: Any = lambda _line: None) -> dict[
             "newTokensPerJob": plan.new_tokens,
             "dataHash": _data_hash(decodes),
             "capQuantile": CAP_QUANTILE,
-            "margins": {"cap": CAP_MARGIN, "refund": REFUND_MARGIN, "slash": SLASH_MARGIN},
+            "margins": {
+                "cap": CAP_MARGIN,
+                "refund": REFUND_MARGIN,
+                "refundMany": REFUND_MARGIN_MANY,
+                "slash": SLASH_MARGIN,
+            },
             "quantiles": _quantiles(compared, scales),
             "honestDraws": {
                 "mean": _spread(honest.mean),
                 "over": _spread(honest.over),
                 "overOfFourRequests": _spread(batches.over),
+                "meanOfMany": _spread(many.full) if len(many.full) else None,
             },
             "states": state_table(compared, profile, POSITIONS, plan.seed),
             "tokens": token_table(rows),
@@ -351,6 +386,8 @@ def table(result: dict[str, Any]) -> str:
         f"{result['name']}: {found['honestJobs']} honest jobs, {found['date']}, n = {POSITIONS}",
         f"reject at mean > {profile['meanRefund'] / PPM:.2f} or over > {profile['overRefund']}; "
         f"slash at mean > {profile['meanSlash'] / PPM:.2f} or over > {profile['overSlash']}",
+        f"from {profile['manyPositions']} positions a request on: reject at mean > "
+        f"{profile['meanRefundMany'] / PPM:.2f}, slash at {profile['meanSlashMany'] / PPM:.2f}",
         "",
         f"{'states':54}{'jobs':>5}{'mean min':>9}{'median':>8}{'max':>7}{'over':>8}"
         f"{'refund':>8}{'slash':>7}",

@@ -22,6 +22,7 @@ from typing import Any
 
 from verillm.engine import cache_home
 from verillm.errors import InputError, VeriLLMError
+from verillm_verifier.calibrate import POSITIONS
 from verillm_verifier.lab.certificate import certificate, judge_all
 from verillm_verifier.lab.command import read_profile
 from verillm_verifier.lab.honest import Runs, run
@@ -35,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--profile", type=Path, required=True, help="as `calibrate` writes it")
     options.add_argument("--jobs", type=int, default=3000, help="of all tokens asked for")
     options.add_argument("--new-tokens", type=int, default=64, help="longest answer")
-    options.add_argument("--positions", type=int, default=32, help="challenged positions")
+    options.add_argument("--positions", type=int, default=POSITIONS, help="challenged positions")
     options.add_argument("--prompts", type=int, default=64, help="jobs of a unit")
     options.add_argument("--minutes", type=float, help="begin no run after so long")
     options.add_argument("--part", default="1/1", metavar="I/N", help="run every Nth unit only")

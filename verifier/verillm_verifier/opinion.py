@@ -39,11 +39,9 @@ def form(evidence: Evidence, own: PartyStates, head: Head | None) -> Opinion:
     """
     profile = evidence.spec.profile
     pairs = _pairs(evidence, own, profile)
-    agrees = tuple(
-        k
-        for k, statistics in pairs.items()
-        if statistics.agrees(profile.mean_refund, profile.over_refund)
-    )
+    positions = sum(len(states.positions) for states in own.states or ())
+    tier = profile.refund_tier(positions, len(evidence.checked))
+    agrees = tuple(k for k, statistics in pairs.items() if statistics.agrees(*tier))
     tokens = None if head is None else token_statistics(_generated(evidence, own), head, profile)
     holds = tokens is None or judge_tokens(tokens, profile)[0] is not Outcome.SLASH
     return Opinion(pairs, agrees, tokens, holds)

@@ -198,8 +198,14 @@ def measured(report: Report) -> Iterator[str]:
     for (a, b), found in details.pairs.items():
         yield f"{party(a)} and {party(b)}: {_distance(found)}"
     if details.pairs:
-        refund = f"{profile.mean_refund / PPM:.3f} and {profile.over_refund} positions"
-        slash = f"{profile.mean_slash / PPM:.3f} and {profile.over_slash}"
+        positions = max(found.cells for found in details.pairs.values()) // len(profile.layers)
+        requests = min(audit.facts.posting.job.requests, audit.facts.spec.checked_requests)
+        (refund_mean, refund_over), (slash_mean, slash_over) = (
+            profile.refund_tier(positions, requests),
+            profile.slash_tier(positions, requests),
+        )
+        refund = f"{refund_mean / PPM:.3f} and {refund_over} positions"
+        slash = f"{slash_mean / PPM:.3f} and {slash_over}"
         yield f"they agree up to a mean of {refund}; beyond {slash} it is a slash"
     if details.tokens is not None:
         yield f"tokens: {_margins(details.tokens)}"

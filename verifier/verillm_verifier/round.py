@@ -67,7 +67,7 @@ def verdict_of(facts: "Facts", sums: Sums) -> Verdict:
     cells = found.positions * len(facts.spec.profile.layers)
     if statuses[INFERENCER] is PartyStatus.OPEN and any(p.cells != cells for p in pairs.values()):
         return Verdict(Outcome.INCONCLUSIVE, Reason.NOT_COMPARED)
-    return decide(statuses, pairs, found.positions, facts.spec.profile)
+    return decide(statuses, pairs, found.positions, facts.spec.profile, found.revealed)
 
 
 def statuses_of(facts: "Facts", sums: Sums) -> list[PartyStatus]:

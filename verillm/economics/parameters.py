@@ -50,7 +50,7 @@ class Situation:
     job_seconds: float = 120.0
     prefill_seconds: float = 10.0
     notice_seconds: float = 1800.0
-    positions: int = 32
+    positions: int = 64
 
 
 MAX_DEMANDS = 3

@@ -185,6 +185,9 @@ _PROFILE: Final = CheckProfile(
     mass_epsilon=0,
     logit_tau=0,
     min_positions=1,
+    many_positions=0,
+    mean_refund_many=0,
+    mean_slash_many=0,
     layers=(),
 )
 

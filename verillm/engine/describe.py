@@ -60,7 +60,7 @@ class Terms:
     seat_stake: int = 1_000 * 10**18
     committee: int = 3
     checked_requests: int = 4
-    positions: int = 32
+    positions: int = 64
 
 
 @dataclass(frozen=True, slots=True)

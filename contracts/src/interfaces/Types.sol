@@ -77,6 +77,9 @@ struct LayerProfile {
 }
 
 /// @notice Calibrated thresholds of a model; ppm unless they are counts. `layers` ends with the final norm.
+/// @dev Over many positions a mean is steadier, so it may be held to less: from `manyPositions` a checked request on
+/// (0: never) `meanRefundMany` and `meanSlashMany` take the place of `meanRefund` and `meanSlash`. A request, since short
+/// ones of one job are alike, and as noisy together as one of them.
 struct CheckProfile {
     uint32 meanRefund;
     uint32 meanSlash;
@@ -88,6 +91,9 @@ struct CheckProfile {
     uint32 massEpsilon;
     uint32 logitTau;
     uint16 minPositions;
+    uint16 manyPositions;
+    uint32 meanRefundMany;
+    uint32 meanSlashMany;
     LayerProfile[] layers;
 }
 

@@ -34,6 +34,7 @@ library SpecLib {
         _require(spec.seatStake != 0, "seatStake");
         _requireLayers(spec);
         _requireThresholds(spec.profile, uint256(spec.positions) * spec.checkedRequests);
+        _requireMany(spec.profile, spec.positions);
         for (uint256 i = 0; i < spec.profile.layers.length; ++i) {
             _requireLayer(spec.profile.layers[i]);
         }
@@ -62,6 +63,20 @@ library SpecLib {
         _require(_within(profile.marginMean, 1, MAX_MARGIN), "marginMean");
         _require(profile.massEpsilon <= MAX_EPSILON, "massEpsilon");
         _require(profile.logitTau <= MAX_MARGIN, "logitTau");
+    }
+
+    /// @dev Never looser than for few positions; without a second pair its fields are zero, so that one profile has
+    /// one encoding.
+    function _requireMany(CheckProfile memory profile, uint256 positions) private pure {
+        (uint256 refund, uint256 slash) = (profile.meanRefundMany, profile.meanSlashMany);
+        if (profile.manyPositions == 0) {
+            _require(refund == 0, "meanRefundMany");
+            _require(slash == 0, "meanSlashMany");
+            return;
+        }
+        _require(profile.manyPositions <= positions, "manyPositions");
+        _require(_within(refund, PPM, profile.meanRefund), "meanRefundMany");
+        _require(_within(slash, refund, profile.meanSlash), "meanSlashMany");
     }
 
     function _requireLayer(LayerProfile memory layer) private pure {

@@ -73,6 +73,16 @@ library VerdictLib {
         return sums.cells != 0 && sums.sum / sums.cells <= mean && sums.over <= over;
     }
 
+    /// @notice What a mean is held to: `many` where there are `least` positions and more, else `few`.
+    /// @param least `manyPositions` times the checked requests; 0: never.
+    function meanOf(uint256 positions, uint256 least, uint256 few, uint256 many)
+        internal
+        pure
+        returns (uint256)
+    {
+        return least != 0 && positions >= least ? many : few;
+    }
+
     /// @notice The verdict on states, and who is paid: the members of some largest clique, or, where nothing
     /// follows, all good ones.
     /// @dev All 2^m subsets, m ≤ 7: the plainest thing that is right.

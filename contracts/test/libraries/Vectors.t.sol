@@ -407,6 +407,7 @@ contract VectorsTest is Test {
         _open("verdicts.json");
         uint256[] memory members = _uints(".members");
         uint256[] memory statuses = _uints(".statuses");
+        uint256[] memory requests = _uints(".requests");
         uint256[] memory outcomes = _uints(".outcomes");
         uint256[] memory reasons = _uints(".reasons");
         uint256[] memory paid = _uints(".paid");
@@ -415,7 +416,7 @@ contract VectorsTest is Test {
         uint256 judged = 0;
         for (uint256 i = 0; i < members.length; ++i) {
             (VerdictLib.Relations memory relations, bool mismatched) =
-                _relations(statuses, party, members[i], pair);
+                _relations(statuses, party, members[i], pair, requests[i]);
             bool decided = reasons[i] == VerdictLib.WITHHELD || reasons[i] == VerdictLib.NON_FINITE
                 || reasons[i] == VerdictLib.TOO_FEW_POSITIONS;
             if (!decided) {
@@ -434,10 +435,13 @@ contract VectorsTest is Test {
         assertGt(judged, 200);
     }
 
-    function _relations(uint256[] memory statuses, uint256 party, uint256 size, uint256 pair)
-        private
-        returns (VerdictLib.Relations memory relations, bool mismatched)
-    {
+    function _relations(
+        uint256[] memory statuses,
+        uint256 party,
+        uint256 size,
+        uint256 pair,
+        uint256 requests
+    ) private returns (VerdictLib.Relations memory relations, bool mismatched) {
         if (_used.length == 0) {
             uint256[] memory sums = _uints(".sums");
             uint256[] memory cells = _uints(".cells");
@@ -456,8 +460,13 @@ contract VectorsTest is Test {
                 uint256 packed = _used[pair++];
                 PairStatistics memory sums =
                     PairStatistics(uint64(packed >> 64), uint32(packed >> 32), uint32(packed));
-                bool refund = VerdictLib.agree(sums, 1_600_000, 3);
-                bool slash = VerdictLib.agree(sums, 2_400_000, 6);
+                uint256 positions = sums.cells / 3;
+                uint256 refundMean =
+                    VerdictLib.meanOf(positions, 20 * requests, 1_600_000, 1_300_000);
+                uint256 slashMean =
+                    VerdictLib.meanOf(positions, 20 * requests, 2_400_000, 2_000_000);
+                bool refund = VerdictLib.agree(sums, refundMean, 3);
+                bool slash = VerdictLib.agree(sums, slashMean, 6);
                 if (a == 0) {
                     if (refund) relations.refundTier |= 1 << (b - 1);
                     if (slash) relations.slashTier |= 1 << (b - 1);

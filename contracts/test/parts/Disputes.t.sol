@@ -306,7 +306,7 @@ contract SometimesForcedTest is Cases {
 
     function test_aJobIsForced_whereItsDrawSaysSo() public {
         uint256 forced = 0;
-        for (uint256 i = 0; i < 12; ++i) {
+        for (uint256 i = 0; i < 32; ++i) {
             Case memory c = _claimed(Outcome.Accept, 0);
             bytes32 draw =
                 keccak256(abi.encode(c.sealing.secret, c.posting.commitment, c.sealing.beacon));
@@ -318,7 +318,7 @@ contract SometimesForcedTest is Cases {
             network.finalize(c.posting, c.sealing, c.claiming);
         }
         assertGt(forced, 0);
-        assertLt(forced, 12);
+        assertLt(forced, 32);
     }
 
     function test_challenge_needsABondWhereTheRoundIsNotForced() public {

@@ -94,6 +94,22 @@ contract SeatsTest is Network {
         _expectBounds(spec, "seatStake");
     }
 
+    /// @dev At their bounds: one fewer or one more of anything is refused below.
+    function _many() private view returns (ModelSpec memory spec) {
+        spec = _spec();
+        spec.profile.manyPositions = 4;
+        spec.profile.meanRefundMany = spec.profile.meanRefund;
+        spec.profile.meanSlashMany = spec.profile.meanSlash;
+    }
+
+    function test_registerModel_takesMeansForManyPositionsUpToThoseForFew() public {
+        ModelSpec memory spec = _many();
+        spec.name = "many";
+        adjudicator.registerModel(abi.encode(spec));
+        (spec.profile.meanRefundMany, spec.profile.meanSlashMany) = (1_000_000, 1_000_000);
+        adjudicator.registerModel(abi.encode(spec));
+    }
+
     function test_registerModel_revertsForALooseOrTightProfile() public {
         ModelSpec memory spec = _spec();
         spec.profile.meanRefund = 999_999;
@@ -113,6 +129,27 @@ contract SeatsTest is Network {
         spec = _spec();
         spec.profile.minPositions = 9;
         _expectBounds(spec, "minPositions");
+        spec = _many();
+        spec.profile.manyPositions = 5;
+        _expectBounds(spec, "manyPositions");
+        spec = _many();
+        spec.profile.meanRefundMany = 999_999;
+        _expectBounds(spec, "meanRefundMany");
+        spec = _many();
+        spec.profile.meanRefundMany = spec.profile.meanRefund + 1;
+        _expectBounds(spec, "meanRefundMany");
+        spec = _many();
+        spec.profile.meanSlashMany = spec.profile.meanRefundMany - 1;
+        _expectBounds(spec, "meanSlashMany");
+        spec = _many();
+        spec.profile.meanSlashMany = spec.profile.meanSlash + 1;
+        _expectBounds(spec, "meanSlashMany");
+        spec = _many();
+        (spec.profile.manyPositions, spec.profile.meanSlashMany) = (0, 0);
+        _expectBounds(spec, "meanRefundMany");
+        spec = _many();
+        (spec.profile.manyPositions, spec.profile.meanRefundMany) = (0, 0);
+        _expectBounds(spec, "meanSlashMany");
         spec = _spec();
         spec.profile.layers[1].scale = 41;
         _expectBounds(spec, "scale");

@@ -77,6 +77,9 @@ def profile(layers: int) -> CheckProfile:
         mass_epsilon=10_000,
         logit_tau=50_000,
         min_positions=4,
+        many_positions=0,
+        mean_refund_many=0,
+        mean_slash_many=0,
         layers=(layer,) * (layers + 1),
     )
 

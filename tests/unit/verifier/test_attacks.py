@@ -73,7 +73,7 @@ def agrees(honest: Engine, task: Task, item: TraceItem) -> bool:
         States(tuple(places), part.slices[places], part.finals[places]) for part in (item, checked)
     )
     found = compare([mine], [theirs], profile, [item.prompt_tokens])
-    return found.agrees(profile.mean_refund, profile.over_refund)
+    return found.agrees(*profile.refund_tier(len(places), 1))
 
 
 @pytest.mark.parametrize("name", [None, *STATE_ATTACKS, *TOKEN_ATTACKS, "cut", "padded"])

@@ -27,7 +27,8 @@ FOUND: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "lab" / NAME).read_text("utf-8")
 )
 CAUGHT_BY_STATES = {
-    "int8_row": 1.0, "int4": 1.0, "skipped": 1.0, "whispered": 1.0, "patched": 0.5,
+    "int8_row": 1.0, "int8_group": 1.0, "cache8": 0.92, "int4": 1.0, "skipped": 1.0,
+    "whispered": 1.0, "patched": 0.5,
 }  # fmt: skip
 """Least share of pairs that must disagree."""
 CAUGHT_BY_TOKENS = {"int4": 1.0, "other seed": 1.0, "temperature": 0.75, "swapped": 0.3}
@@ -68,6 +69,17 @@ def together(found: list[PairStatistics]) -> PairStatistics:
     return PairStatistics(*(sum(getattr(each, name) for each in found) for name in SUMS))
 
 
+def refunds(pair: PairStatistics, profile: CheckProfile, requests: int = 1) -> bool:
+    """Whether a pair is beyond the refund tier."""
+    positions = pair.cells // len(profile.layers)
+    return not pair.agrees(*profile.refund_tier(positions, requests))
+
+
+def slashes(pair: PairStatistics, profile: CheckProfile) -> bool:
+    """Whether a pair is beyond the slash tier."""
+    return not pair.agrees(*profile.slash_tier(pair.cells // len(profile.layers), 1))
+
+
 def of_four(kind: str, profile: CheckProfile) -> list[PairStatistics]:
     """Jobs of four requests, made of all kept ones in turn."""
     jobs = FOUND["states"][kind]
@@ -106,33 +118,28 @@ def violations(profile: CheckProfile) -> list[str]:
 
 
 def _of_states(profile: CheckProfile) -> list[str]:
-    refund, slash = (
-        (profile.mean_refund, profile.over_refund),
-        (profile.mean_slash, profile.over_slash),
-    )
     wrong = [
         f"honest {kind} disagrees"
         for kind in FOUND["honest"]
-        if not all(
-            pair.agrees(*refund) for pair in (*pairs(kind, profile), *of_four(kind, profile))
-        )
+        if any(refunds(pair, profile) for pair in pairs(kind, profile))
+        or any(refunds(pair, profile, REQUESTS) for pair in of_four(kind, profile))
     ]
     wrong += [
         f"honest {kind} would be slashed on noisier hardware"
         for kind in FOUND["honest"]
         for job in FOUND["states"][kind]
         for verifier in range(len(job["apart"]))
-        if not statistics(noisier(job), verifier, profile).agrees(*slash)
+        if slashes(statistics(noisier(job), verifier, profile), profile)
     ]
     wrong += [
         f"{kind} passes"
         for kind, least in CAUGHT_BY_STATES.items()
-        if share([not pair.agrees(*refund) for pair in pairs(kind, profile)]) < least
+        if share([refunds(pair, profile) for pair in pairs(kind, profile)]) < least
     ]
     wrong += [
         f"{kind} is not slashed"
         for kind in ("int4", "skipped", "int8_row")
-        if not all(not pair.agrees(*slash) for pair in pairs(kind, profile))
+        if not all(slashes(pair, profile) for pair in pairs(kind, profile))
     ]
     patched = [pair.over > profile.over_refund for pair in pairs("patched", profile)]
     int4 = [pair.over > profile.over_slash for pair in pairs("int4", profile)]
@@ -192,11 +199,19 @@ def layers(field: str, factor: float) -> Change:
     return change
 
 
+def few_only(profile: CheckProfile) -> CheckProfile:
+    """The profile without a second pair of means, so that every job is held to the first."""
+    return replace(profile, many_positions=0)
+
+
 LOOSENED: dict[str, tuple[Change, str]] = {
-    "mean_refund": (scaled("mean_refund", 2.0), "int8_row passes"),
-    "mean_slash": (scaled("mean_slash", 2.0), "int8_row is not slashed"),
+    "mean_refund": (lambda p: scaled("mean_refund", 2.0)(few_only(p)), "int8_group passes"),
+    "mean_refund_many": (scaled("mean_refund_many", 1.1), "cache8 passes"),
+    "mean_slash_many": (scaled("mean_slash_many", 2.0), "int8_row is not slashed"),
+    "mean_slash": (lambda p: scaled("mean_slash", 2.0)(few_only(p)), "int8_row is not slashed"),
+    "many_positions": (lambda p: replace(p, many_positions=65), "cache8 passes"),
     "over_refund": (lambda p: replace(p, over_refund=16), "patched is not seen by its count"),
-    "over_slash": (lambda p: replace(p, over_slash=32), "patched is not seen by its count"),
+    "over_slash": (lambda p: replace(p, over_slash=64), "patched is not seen by its count"),
     "margin_mean": (scaled("margin_mean", 20.0), "tokens of temperature pass"),
     "margin_max_refund": (
         scaled("margin_max_refund", 20.0),
@@ -205,13 +220,15 @@ LOOSENED: dict[str, tuple[Change, str]] = {
     "margin_max_slash": (scaled("margin_max_slash", 20.0), "tokens of int4 pass"),
     "mass_epsilon": (lambda p: replace(p, mass_epsilon=110_000), "ignoring top_p passes"),
     "logit_tau": (lambda p: replace(p, logit_tau=6_000_000), "ignoring min_p passes"),
-    "med": (layers("med", 2.0), "int8_row passes"),
+    "med": (layers("med", 2.0), "int8_group passes"),
     "cap": (layers("cap", 20.0), "patched is not seen by its count"),
 }
 TIGHTENED: dict[str, Change] = {
-    "mean_refund": scaled("mean_refund", 0.5),
+    "mean_refund": lambda p: scaled("mean_refund", 0.5)(few_only(p)),
+    "mean_refund_many": scaled("mean_refund_many", 0.8),
+    "mean_slash_many": scaled("mean_slash_many", 0.8),
     "over_refund": lambda p: replace(p, over_refund=0, layers=layers("cap", 0.75)(p).layers),
-    "mean_slash": scaled("mean_slash", 0.8),
+    "mean_slash": lambda p: scaled("mean_slash", 0.8)(few_only(p)),
     "over_slash": lambda p: replace(p, over_slash=p.over_refund),
     "margin_mean": scaled("margin_mean", 0.1),
     "margin_max_refund": scaled("margin_max_refund", 0.3),

@@ -33,7 +33,7 @@ CERTIFICATE = {
 def row(name: str, role: str, verdict: str) -> dict[str, Any]:
     results = [
         {"setting": setting, **SHARE, "nearest": 0.9, "verdicts": {verdict: 40}}
-        for setting in ("16, mixed", "32, mixed")
+        for setting in ("16, mixed", "64, mixed")
     ]
     return {"name": name, "title": f"the {name}", "role": role, "jobs": 20, "tokens": 900,
             "positionsNeeded": None, "tokensNeeded": 64, "results": results}  # fmt: skip
@@ -41,6 +41,7 @@ def row(name: str, role: str, verdict: str) -> dict[str, Any]:
 
 def figures() -> dict[str, Any]:
     thresholds = {"meanRefund": 1_620_000, "meanSlash": 2_090_000, "marginMean": 12_000,
+                  "meanRefundMany": 1_550_000, "meanSlashMany": 1_950_000, "manyPositions": 64,
                   "marginMaxRefund": 689_000, "marginMaxSlash": 689_000}  # fmt: skip
     return {
         "model": {"name": "m", "weights": "ab" * 32, "about": "A model."},

@@ -79,6 +79,25 @@ def test_the_sums_of_an_honest_round_accept(honest: Played, head: HeadRows) -> N
     assert verdict_of(facts, found).accepted
 
 
+def test_the_sums_of_many_positions_are_held_to_their_own_means(
+    honest: Played, head: HeadRows
+) -> None:
+    found = sums(honest, head)
+    facts = challenged(honest, (Outcome.ACCEPT, Reason.NONE), found)
+    assert found.round.revealed == 2
+
+    def judged(many: int) -> Reason:
+        profile = replace(
+            honest.spec.profile, many_positions=many, mean_refund_many=-1, mean_slash_many=-1
+        )
+        held = replace(facts, spec=replace(honest.spec, profile=profile))
+        return verdict_of(held, found).reason
+
+    each = found.round.positions // 2
+    assert judged(each) is not Reason.NONE
+    assert judged(each + 1) is Reason.NONE, "of each request there are fewer"
+
+
 @pytest.mark.parametrize(("quiet", "revealed"), [((0,), 2), ((), 1)])
 def test_a_silent_inferencer_is_slashed_by_the_chain_alone(
     honest: Played, head: HeadRows, quiet: tuple[int, ...], revealed: int

@@ -53,6 +53,9 @@ PROFILE = CheckProfile(
     mass_epsilon=10_000,
     logit_tau=500_000,
     min_positions=4,
+    many_positions=0,
+    mean_refund_many=0,
+    mean_slash_many=0,
     layers=(LayerProfile(-6, (15_000,) * 3, (60_000,) * 3),) * (LAYERS + 1),
 )
 SPEC = ModelSpec(

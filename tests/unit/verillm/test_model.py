@@ -19,8 +19,17 @@ from verillm.model import (
     spec_to_json,
 )
 
+MANY = replace(
+    PROFILE,
+    many_positions=SPEC.positions,
+    mean_refund_many=PROFILE.mean_refund,
+    mean_slash_many=PROFILE.mean_slash,
+)
 LAYER = "(int8,uint32[3],uint32[3])"
-CHECKS = f"(uint32,uint32,uint16,uint16,uint32,uint32,uint32,uint32,uint32,uint16,{LAYER}[])"
+CHECKS = (
+    "(uint32,uint32,uint16,uint16,uint32,uint32,uint32,uint32,uint32,uint16,uint16,uint32,uint32,"
+    f"{LAYER}[])"
+)
 SOLIDITY = (
     "(string,bytes32,bytes32,bytes32,bytes32,bytes32,uint8,uint32,uint32,uint32,uint16,uint16[],"
     f"uint16,uint32[],uint64,bool,uint96,uint8,uint16,uint16,{CHECKS})"
@@ -32,6 +41,7 @@ def profile_tuple(profile: CheckProfile) -> tuple[Any, ...]:
         profile.mean_refund, profile.mean_slash, profile.over_refund, profile.over_slash,
         profile.margin_mean, profile.margin_max_refund, profile.margin_max_slash,
         profile.mass_epsilon, profile.logit_tau, profile.min_positions,
+        profile.many_positions, profile.mean_refund_many, profile.mean_slash_many,
         [(layer.scale, layer.med, layer.cap) for layer in profile.layers],
     )  # fmt: skip
 
@@ -124,9 +134,17 @@ def test_an_unknown_or_missing_field_is_malformed_and_named() -> None:
         replace(PROFILE, mean_slash=PROFILE.mean_refund - 1),
         replace(PROFILE, over_slash=0),
         replace(PROFILE, margin_max_slash=0),
+        replace(MANY, many_positions=SPEC.positions + 1),
+        replace(MANY, mean_refund_many=PROFILE.mean_refund + 1),
+        replace(MANY, mean_refund_many=0),
+        replace(MANY, mean_slash_many=MANY.mean_refund_many - 1),
+        replace(MANY, mean_slash_many=PROFILE.mean_slash + 1),
+        replace(PROFILE, mean_refund_many=1),
+        replace(PROFILE, mean_slash_many=1),
     ],
 )
 def test_a_profile_that_cannot_judge_is_refused(profile: CheckProfile) -> None:
     check_spec(SPEC)
+    check_spec(replace(SPEC, profile=MANY))
     with pytest.raises(MalformedError):
         check_spec(replace(SPEC, profile=profile))

@@ -47,6 +47,41 @@ def decided(
     return decide(status, shown, positions, PROFILE)
 
 
+STEADY = replace(PROFILE, many_positions=8, mean_refund_many=1_200_000, mean_slash_many=1_800_000)
+BETWEEN = PairStatistics(1_500_000, 1, 0)
+"""Near over few positions, beyond the refund tier of many."""
+
+
+@pytest.mark.parametrize(
+    ("positions", "requests", "outcome"),
+    [
+        (7, 1, Outcome.ACCEPT),
+        (8, 1, Outcome.REFUND),
+        (15, 2, Outcome.ACCEPT),
+        (16, 2, Outcome.REFUND),
+        (31, 4, Outcome.ACCEPT),
+    ],
+)
+def test_means_over_many_positions_of_each_request_are_held_to_less(
+    positions: int, requests: int, outcome: Outcome
+) -> None:
+    shown = pairs(3, alone(0, how=BETWEEN))
+    assert decide([OPEN] * 4, shown, positions, STEADY, requests).outcome is outcome
+    assert decide([OPEN] * 4, shown, positions, PROFILE, requests).outcome is Outcome.ACCEPT
+
+
+def test_beyond_the_slash_tier_of_many_positions_is_a_slash() -> None:
+    shown = pairs(3, alone(0, how=MIDDLE))
+    assert decide([OPEN] * 4, shown, 8, STEADY).outcome is Outcome.SLASH
+    assert decide([OPEN] * 4, shown, 7, STEADY).outcome is Outcome.REFUND
+
+
+def test_verifiers_are_held_to_the_same_means_as_the_inferencer() -> None:
+    shown = pairs(3, dict.fromkeys(combinations(range(1, 4), 2), BETWEEN))
+    assert kind(decide([OPEN] * 4, shown, 8, STEADY))[1] is Reason.NO_CLIQUE
+    assert decide([OPEN] * 4, shown, 7, STEADY).accepted
+
+
 def alone(party: int, members: int = 3, how: PairStatistics = FAR) -> dict[Pair, PairStatistics]:
     return {(min(party, k), max(party, k)): how for k in range(members + 1) if k != party}
 
@@ -305,6 +340,17 @@ def test_positions_count_over_all_requests_together() -> None:
     assert judge_states(twice, profile, [4, 4]).accepted
     more = replace(profile, min_positions=17)
     assert judge_states(twice, more, [4, 4]).reason is Reason.TOO_FEW_POSITIONS
+
+
+def test_short_requests_of_one_job_are_not_many_positions() -> None:
+    parties = [party(key) for key in range(0, 40, 10)]
+    assert parties[0].states is not None
+    count = len(parties[0].states[0].positions)
+    held = replace(PROFILE, many_positions=count, mean_refund_many=1, mean_slash_many=1)
+    assert not judge_states(parties, held, [4]).accepted
+    twice = [PartyStates((*(each.states or ()), *(each.states or ()))) for each in parties]
+    short = replace(held, many_positions=count + 1, over_refund=4)
+    assert judge_states(twice, short, [4, 4]).accepted
 
 
 def test_zeros_for_everyone_agree_with_nobody() -> None:

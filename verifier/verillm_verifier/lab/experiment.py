@@ -29,7 +29,6 @@ from verillm_verifier.lab.trials import (
     SETTINGS,
     Result,
     Role,
-    Setting,
     Trial,
     positions_needed,
     run,
@@ -45,7 +44,7 @@ QUANTISED = ("int8_row", "int8_group", "cache8")
 MIXED = ("bf16", "chunked", "fp32")
 LEAST_QUIET = 16
 """Honest jobs of a setup from which its workers are drawn."""
-ALL_KINDS = (Setting("16, mixed", 16), Setting("32, mixed", 32))
+ALL_KINDS = SETTINGS[:2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,17 @@ from verillm.types import PPM, Hash32
 from verillm_verifier.lab.cases import Case
 from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import HONEST
+from verillm_verifier.lab.trials import MANY
 
 if TYPE_CHECKING:
     from verillm_verifier.lab.experiment import Lab
 
-STATES = ("int8_row", "int8_group", "fp8", "int4", "skipped", "whispered", "one_token_off",
-          "forgot_one", "windowed")  # fmt: skip
+STATES = ("int8_row", "int8_group", "cache8", "fp8", "int4", "skipped", "whispered",
+          "one_token_off", "forgot_one", "windowed")  # fmt: skip
 TOKENS = ("int4", "temperature", "swapped")
-JOBS, HONEST_JOBS, TOKEN_JOBS, POSITIONS = 5, 8, 12, 32
+JOBS, HONEST_JOBS, TOKEN_JOBS, POSITIONS = 5, 8, 12, MANY
+SUBTLEST = {"cache8": 24}
+"""Of a cheat that is near the border a few jobs say nothing of where the border should be."""
 VERIFIERS = ("bf16", "fp32")
 TOP_P, MIN_P, TOP_K = 0.9, 0.05, 40
 """What mixed honest jobs asked for; plain jobs are judged as if they had asked for it."""
@@ -41,7 +44,8 @@ def fixtures(lab: Lab) -> str:
         for name in lab.honest
     }
     states |= {
-        name: [_states(case, OWN, random) for case in lab.cases(name)[:JOBS]] for name in cheats
+        name: [_states(case, OWN, random) for case in lab.cases(name)[: SUBTLEST.get(name, JOBS)]]
+        for name in cheats
     }
     states["patched"] = [_states(case, "patched", random) for case in lab.cases(HONEST)[: 2 * JOBS]]
     tokens = {

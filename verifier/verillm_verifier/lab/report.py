@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from verillm_verifier.lab.pooled import QUIET_TOKENS, RUNS
+from verillm_verifier.lab.trials import FEW, MANY
 
 Json = Mapping[str, Any]
 
@@ -31,7 +32,7 @@ def write(found: Json) -> str:
     page = PAGE.read_text("utf-8").format(
         about=_about(found),
         certificate=_certificate(found.get("certificate")),
-        positions=(found.get("certificate") or {}).get("positions", 32),
+        positions=(found.get("certificate") or {}).get("positions", MANY),
         workers=RUNS,
         quiet_tokens=f"{QUIET_TOKENS:,}".replace(",", " "),
         honest=_honest(rows),
@@ -53,7 +54,9 @@ def _about(found: Json) -> str:
         f"Model `{model['name']}` (weights root `{model['weights'][:16]}…`), profile "
         f"`{profile['hash'][:16]}…`. States: refund at a mean over {millionths['meanRefund']:.2f} "
         f"honest medians or more than {profile['overRefund']} positions over a cap, slash at "
-        f"{millionths['meanSlash']:.2f} or {profile['overSlash']}.\nTokens: mean margin "
+        f"{millionths['meanSlash']:.2f} or {profile['overSlash']}; from {profile['manyPositions']} "
+        f"positions a request on means of {millionths['meanRefundMany']:.2f} and "
+        f"{millionths['meanSlashMany']:.2f}.\nTokens: mean margin "
         f"{millionths['marginMean']:.3f}, largest {millionths['marginMaxRefund']:.2f} (refund), "
         f"{millionths['marginMaxSlash']:.2f} (slash) logits. {found['draws']} draws per job and "
         f"setting.\n\nMeasured on {found['machine']}."
@@ -124,7 +127,7 @@ def _honest(rows: Sequence[Json]) -> str:
         "jobs",
         "tokens",
         "draws",
-        "not accepted at 16",
+        f"not accepted at {FEW}",
         "rejected",
         "undecided",
         "not accepted, 95 %",
@@ -152,7 +155,7 @@ def _inferencers(rows: Sequence[Json]) -> str:
         )
         for row in chosen
     ]
-    head = ("attack", *settings, "verdict (32, mixed)", "nearest (16)", "needs", "jobs")
+    head = ("attack", *settings, f"verdict ({settings[1]})", f"nearest ({FEW})", "needs", "jobs")
     return _table(head, lines)
 
 
@@ -181,7 +184,7 @@ def _verifiers(rows: Sequence[Json]) -> str:
         )
         for row in _of(rows, "verifier")
     ]
-    return _table(("the liar", "named, 16", "named, 32", "job accepted", "jobs"), lines)
+    return _table(("the liar", f"named, {FEW}", f"named, {MANY}", "job accepted", "jobs"), lines)
 
 
 def _sequential(found: Json) -> str:
@@ -213,7 +216,8 @@ def _other(other: Json) -> str:
         for row in other["rows"]
         if row["role"] != "verifier"
     ]  # fmt: skip
-    head = ("what", "jobs", "not accepted, 16", "not accepted, 32", "verdict (32)", "nearest (16)")
+    head = ("what", "jobs", f"not accepted, {FEW}", f"not accepted, {MANY}", f"verdict ({MANY})",
+            f"nearest ({FEW})")  # fmt: skip
     return (
         f"## Another architecture: {other['model']['name']}\n\n{other['model']['about']}\n\n"
         + _table(head, lines)

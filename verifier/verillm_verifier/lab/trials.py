@@ -19,7 +19,9 @@ from verillm_verifier.lab.judged import INFERENCER, OWN, Judged
 
 COMMITTEE = 3
 KINDS = ("bf16", "chunked", "fp32")
-POSITION_GRID = (1, 2, 4, 8, 16, 32)
+FEW, MANY = 16, 64
+"""Challenged positions of the tables: what a short job has, and what ships."""
+POSITION_GRID = (1, 2, 4, 8, 16, 32, 64)
 TOKEN_GRID = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 WINDOWS = 200
 SURE_STATES, SURE_TOKENS = 0.999, 0.99
@@ -57,10 +59,10 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("16, mixed", 16),
-    Setting("32, mixed", 32),
-    Setting("32, bf16 only", 32, ("bf16",)),
-    Setting("32, fp32 only", 32, ("fp32",)),
+    Setting(f"{FEW}, mixed", FEW),
+    Setting(f"{MANY}, mixed", MANY),
+    Setting(f"{MANY}, bf16 only", MANY, ("bf16",)),
+    Setting(f"{MANY}, fp32 only", MANY, ("fp32",)),
 )
 
 
@@ -191,7 +193,7 @@ def distance(
     """
     apart = [
         max(
-            statistics.mean / profile.mean_refund,
+            statistics.mean / profile.refund_tier(statistics.cells // len(profile.layers), 1)[0],
             statistics.over / (profile.over_refund + 1),
         )
         for (a, _), statistics in verdict.details.pairs.items()

@@ -139,10 +139,11 @@ def test_a_head_that_does_more_has_no_token_proof(copy: Path) -> None:
 
 
 def test_shipped_profiles_are_sound() -> None:
-    for name, layers in (("tiny", 2), (MODEL, 3), (f"{MODEL}-mixed", 3)):
+    for name, layers, positions in (("tiny", 2, 32), (MODEL, 3, 64), (f"{MODEL}-mixed", 3, 32)):
         calibrated = shipped_profile(name)
         check_profile(calibrated.profile, layers)
-        assert 16 <= calibrated.terms.positions <= 32
+        assert calibrated.terms.positions == positions
+        assert calibrated.profile.many_positions in (0, positions)
         assert calibrated.terms.committee == 3
     with pytest.raises(UnknownModel):
         shipped_profile("no such model")
