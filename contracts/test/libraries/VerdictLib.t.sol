@@ -46,6 +46,15 @@ contract VerdictLibTest is Test {
         assertEq(VerdictLib.agree(PairStatistics(0, 0, 0), 99, 2), false, "nothing compared");
     }
 
+    function test_meanOf_isTheSharperOneFromSoManyPositionsOn() public pure {
+        assertEq(VerdictLib.meanOf(63, 64, 16, 15), 16, "one too few");
+        assertEq(VerdictLib.meanOf(64, 64, 16, 15), 15, "so many");
+        assertEq(VerdictLib.meanOf(65, 64, 16, 15), 15, "more");
+        assertEq(VerdictLib.meanOf(1, 1, 16, 15), 15, "one is enough");
+        assertEq(VerdictLib.meanOf(64, 0, 16, 15), 16, "never");
+        assertEq(VerdictLib.meanOf(0, 0, 16, 15), 16, "never, nothing compared");
+    }
+
     /// @notice A larger clique sets aside what smaller ones said: neither who is paid nor how it ends is theirs.
     function test_judge_paysOnlyTheLargestClique() public pure {
         VerdictLib.Relations memory relations;

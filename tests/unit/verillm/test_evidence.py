@@ -545,7 +545,7 @@ FACTS: dict[str, str] = {
     "opening_of_no_request": "an opening of no checked request",
     "opening_elsewhere": "an opening of another item",
     "openings_swapped": "party 1: not the sealed commitment",
-    "forged_state": "party 0: position 1 is not under the item",
+    "forged_state": "party 0: position {1} is not under the item",
     "another_secret": "another secret",
     "another_beacon": "other requests than drawn",
     "committee_short": "a committee of another size",
@@ -557,7 +557,8 @@ def test_a_false_bundle_is_told_by_the_fact_that_is_false(
     honest: World, name: str, fact: str
 ) -> None:
     found = judged(FALSE_BUNDLES[name](honest)).details.fact
-    assert fact.format(honest.bundle.checked[0].index) in found
+    position = honest.bundle.parties[0].openings[0].entries[0].position
+    assert fact.format(honest.bundle.checked[0].index, position) in found
 
 
 @pytest.mark.parametrize(
