@@ -116,7 +116,7 @@ def decide(
     pairs: Mapping[Pair, PairStatistics],
     positions: int,
     profile: CheckProfile,
-    requests: int = 1,
+    requests: int,
 ) -> Verdict:
     """The verdict on states; the first cause that hits decides.
 

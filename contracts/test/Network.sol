@@ -384,6 +384,12 @@ abstract contract Network is Test {
         }
     }
 
+    /// @dev These members say that the tokens are wrong.
+    function _attest(Case memory c, uint8 reason, uint256 members) internal {
+        bytes[] memory words = _attestations(c, Outcome.Refund, reason, members);
+        network.attest(c.posting, c.sealing, c.claiming, Outcome.Refund, reason, BUNDLE, words);
+    }
+
     function _logged(bytes32 topic) internal returns (bytes memory) {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         for (uint256 i = 0; i < logs.length; ++i) {

@@ -200,10 +200,8 @@ def measured(report: Report) -> Iterator[str]:
     if details.pairs:
         positions = max(found.cells for found in details.pairs.values()) // len(profile.layers)
         requests = min(audit.facts.posting.job.requests, audit.facts.spec.checked_requests)
-        (refund_mean, refund_over), (slash_mean, slash_over) = (
-            profile.refund_tier(positions, requests),
-            profile.slash_tier(positions, requests),
-        )
+        refund_mean, refund_over = profile.refund_tier(positions, requests)
+        slash_mean, slash_over = profile.slash_tier(positions, requests)
         refund = f"{refund_mean / PPM:.3f} and {refund_over} positions"
         slash = f"{slash_mean / PPM:.3f} and {slash_over}"
         yield f"they agree up to a mean of {refund}; beyond {slash} it is a slash"

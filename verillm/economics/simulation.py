@@ -204,7 +204,7 @@ def _decide(pattern: tuple[bool, ...], size: int) -> tuple[Outcome, tuple[bool, 
         if not any(silent[party] for party in pair)
     }
     statuses = [PartyStatus.SILENT if gone else PartyStatus.OPEN for gone in silent]
-    verdict = decide(statuses, statistics, _POSITIONS, _PROFILE)
+    verdict = decide(statuses, statistics, _POSITIONS, _PROFILE, 1)
     members = {member for clique in verdict.details.cliques for member in clique}
     if verdict.outcome is Outcome.INCONCLUSIVE:
         members = {party for party in range(1, size) if not silent[party]}

@@ -90,15 +90,7 @@ contract AppealedTest is Appeal {
             uint256 snapshot = vm.snapshotState();
             Case memory c = judged == 1 ? _judged(Kind.Honest, Kind.Honest) : _plain();
             _heard(c, ALL);
-            network.attest(
-                c.posting,
-                c.sealing,
-                c.claiming,
-                Outcome.Refund,
-                7,
-                BUNDLE,
-                _attestations(c, Outcome.Refund, 7, 7)
-            );
+            _attest(c, 7, 7);
             _finalizedAs(c, Outcome.Refund);
             _assertAllFree();
             vm.revertToState(snapshot);

@@ -96,15 +96,7 @@ contract DisputesTest is Cases {
         Case memory c = _opened(Outcome.Accept, 0);
         address stranger = person("stranger");
         vm.prank(stranger);
-        network.attest(
-            c.posting,
-            c.sealing,
-            c.claiming,
-            Outcome.Refund,
-            7,
-            BUNDLE,
-            _attestations(c, Outcome.Refund, 7, 3)
-        );
+        _attest(c, 7, 3);
         (Outcome outcome, uint8 reason) = _adjudicate(c);
         assertEq(uint8(outcome), uint8(Outcome.Refund));
         assertEq(reason, 7);
@@ -294,6 +286,14 @@ contract ForcedTest is Cases {
         _adjudicate(c);
         assertEq(_balance(scheduler), STAKE - terms.claimBond, "no share");
         _assertConserved();
+    }
+
+    /// @notice Nothing else ends such a job, so a margin opens its round as late as anybody may.
+    function test_overrule_ofAForcedJob_isHeardAtAnyTime() public {
+        Case memory c = _claimed(Outcome.Accept, 0);
+        pass(30 * terms.disputeWindow);
+        network.overrule(c.posting, c.sealing, c.claiming, challenger);
+        assertEq(uint8(_status(c)), uint8(Status.Challenged));
     }
 }
 

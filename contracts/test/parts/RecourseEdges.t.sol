@@ -28,16 +28,7 @@ contract RecourseEdgesTest is Cases {
 
     function test_adjudicate_tellsWhatTheCommitteesWordMakesOfTheVerdict() public {
         Case memory c = _opened(Outcome.Accept, 0);
-        bytes[] memory words = _attestations(c, Outcome.Refund, VerdictLib.OUTSIDE_NUCLEUS, 3);
-        network.attest(
-            c.posting,
-            c.sealing,
-            c.claiming,
-            Outcome.Refund,
-            VerdictLib.OUTSIDE_NUCLEUS,
-            BUNDLE,
-            words
-        );
+        _attest(c, VerdictLib.OUTSIDE_NUCLEUS, 3);
         uint256 settleAfter = vm.getBlockTimestamp() + terms.disputeWindow;
         vm.expectEmit(address(network));
         emit ILedger.Judged(c.id, Outcome.Refund, VerdictLib.OUTSIDE_NUCLEUS, 0, 7, settleAfter);
@@ -150,22 +141,6 @@ contract RecourseEdgesTest is Cases {
 
     function _convict(Case memory c, uint8 party) private {
         network.convict(c.posting, c.sealing, c.claiming, party, VerdictLib.LENGTH, challenger);
-    }
-}
-
-/// @notice Every job is drawn for a public round.
-contract ForcedEdgesTest is Cases {
-    function _terms() internal view override returns (Config memory config) {
-        config = super._terms();
-        config.forcedEvery = 1;
-    }
-
-    /// @notice Nothing else ends such a job, so a margin opens its round as late as anybody may.
-    function test_overrule_ofAForcedJob_isHeardAtAnyTime() public {
-        Case memory c = _claimed(Outcome.Accept, 0);
-        pass(30 * terms.disputeWindow);
-        network.overrule(c.posting, c.sealing, c.claiming, challenger);
-        assertEq(uint8(_status(c)), uint8(Status.Challenged));
     }
 }
 

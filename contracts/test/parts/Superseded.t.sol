@@ -35,15 +35,7 @@ contract SupersededTest is Round, Work {
     /// @notice The states were right, the tokens were not: nobody was slashed, and nothing was accepted.
     function test_contestTask_revertsWhereTheCommitteeRejectedTheTokens() public {
         (Case memory c, Given memory given, Made memory made) = _challenged();
-        network.attest(
-            c.posting,
-            c.sealing,
-            c.claiming,
-            Outcome.Refund,
-            VerdictLib.OUTSIDE_NUCLEUS,
-            BUNDLE,
-            _attestations(c, Outcome.Refund, VerdictLib.OUTSIDE_NUCLEUS, 7)
-        );
+        _attest(c, VerdictLib.OUTSIDE_NUCLEUS, 7);
         (Outcome outcome,) = _settle(c);
         assertEq(uint8(outcome), uint8(Outcome.Refund));
         _claimLate(given, made);

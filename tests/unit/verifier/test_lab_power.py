@@ -305,5 +305,5 @@ def test_power_jobs_ofFewerPositionsThanTheProfileAsks_areUndecided() -> None:
     all_pairs = {(a, b): agree for a in range(4) for b in range(a + 1, 4)}
     few, enough = PROFILE.min_positions - 1, PROFILE.min_positions
     assert PROFILE.min_positions >= 4
-    assert decide(statuses, all_pairs, few, PROFILE).outcome is Outcome.INCONCLUSIVE
-    assert decide(statuses, all_pairs, enough, PROFILE).outcome is Outcome.ACCEPT
+    assert decide(statuses, all_pairs, few, PROFILE, 1).outcome is Outcome.INCONCLUSIVE
+    assert decide(statuses, all_pairs, enough, PROFILE, 1).outcome is Outcome.ACCEPT

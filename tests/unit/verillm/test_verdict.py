@@ -44,7 +44,7 @@ def decided(
     status = [(statuses or {}).get(k, OPEN) for k in range(members + 1)]
     open_ones = {k for k, each in enumerate(status) if each is OPEN}
     shown = {pair: s for pair, s in pairs(members, far).items() if open_ones >= set(pair)}
-    return decide(status, shown, positions, PROFILE)
+    return decide(status, shown, positions, PROFILE, 1)
 
 
 STEADY = replace(PROFILE, many_positions=8, mean_refund_many=1_200_000, mean_slash_many=1_800_000)
@@ -72,14 +72,14 @@ def test_means_over_many_positions_of_each_request_are_held_to_less(
 
 def test_beyond_the_slash_tier_of_many_positions_is_a_slash() -> None:
     shown = pairs(3, alone(0, how=MIDDLE))
-    assert decide([OPEN] * 4, shown, 8, STEADY).outcome is Outcome.SLASH
-    assert decide([OPEN] * 4, shown, 7, STEADY).outcome is Outcome.REFUND
+    assert decide([OPEN] * 4, shown, 8, STEADY, 1).outcome is Outcome.SLASH
+    assert decide([OPEN] * 4, shown, 7, STEADY, 1).outcome is Outcome.REFUND
 
 
 def test_verifiers_are_held_to_the_same_means_as_the_inferencer() -> None:
     shown = pairs(3, dict.fromkeys(combinations(range(1, 4), 2), BETWEEN))
-    assert kind(decide([OPEN] * 4, shown, 8, STEADY))[1] is Reason.NO_CLIQUE
-    assert decide([OPEN] * 4, shown, 7, STEADY).accepted
+    assert kind(decide([OPEN] * 4, shown, 8, STEADY, 1))[1] is Reason.NO_CLIQUE
+    assert decide([OPEN] * 4, shown, 7, STEADY, 1).accepted
 
 
 def alone(party: int, members: int = 3, how: PairStatistics = FAR) -> dict[Pair, PairStatistics]:
@@ -137,10 +137,10 @@ def test_cliques_that_the_inferencer_agrees_with_in_part_are_divided() -> None:
     far = {pair: FAR for pair in combinations(range(5), 2)}
     for near in ((1, 2), (3, 4), (0, 1), (0, 2)):
         far[near] = NEAR
-    verdict = decide([OPEN] * 5, far, 16, PROFILE)
+    verdict = decide([OPEN] * 5, far, 16, PROFILE, 1)
     assert kind(verdict) == (Outcome.INCONCLUSIVE, Reason.NO_CLIQUE, ())  # 2 of 4 is no quorum
     far |= {(1, 3): NEAR, (2, 3): NEAR, (1, 4): NEAR, (0, 3): FAR, (0, 4): FAR}
-    verdict = decide([OPEN] * 5, far, 16, PROFILE)
+    verdict = decide([OPEN] * 5, far, 16, PROFILE, 1)
     assert verdict.details.cliques == ((1, 2, 3), (1, 3, 4))
     assert verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.DIVIDED
 
@@ -192,14 +192,14 @@ def test_an_unjudged_claim_pays_all_that_opened_finite_states_of_their_own_task(
 def test_nothing_compared_is_never_accepted_even_where_the_profile_asks_for_nothing() -> None:
     lax = replace(PROFILE, min_positions=0)
     nothing = {pair: PairStatistics(0, 0, 0) for pair in combinations(range(4), 2)}
-    verdict = decide([OPEN] * 4, nothing, 0, lax)
+    verdict = decide([OPEN] * 4, nothing, 0, lax, 1)
     assert kind(verdict) == (Outcome.INCONCLUSIVE, Reason.TOO_FEW_POSITIONS, ())
 
 
 def test_one_position_is_something_where_the_profile_asks_for_nothing() -> None:
     lax = replace(PROFILE, min_positions=0)
-    assert decide([OPEN] * 4, pairs(3), 1, lax).accepted
-    few = decide([OPEN] * 4, pairs(3), 0, lax)
+    assert decide([OPEN] * 4, pairs(3), 1, lax, 1).accepted
+    few = decide([OPEN] * 4, pairs(3), 0, lax, 1)
     assert kind(few)[:2] == (Outcome.INCONCLUSIVE, Reason.TOO_FEW_POSITIONS)
 
 
@@ -259,7 +259,7 @@ def test_accept_needs_a_quorum_of_open_verifiers_that_agree_with_the_inferencer(
         for pair in combinations(range(members + 1), 2)
         if statuses[pair[0]] is statuses[pair[1]] is OPEN
     }
-    verdict = decide(statuses, shown, data.draw(st.sampled_from([0, 4, 32])), PROFILE)
+    verdict = decide(statuses, shown, data.draw(st.sampled_from([0, 4, 32])), PROFILE, 1)
     with_inferencer = [k for k in range(1, members + 1) if shown.get((0, k)) == NEAR]
     if verdict.accepted:
         assert len(with_inferencer) >= quorum(members)
@@ -279,8 +279,8 @@ def test_the_order_of_the_committee_does_not_matter(order: list[int], data: st.D
         tuple(sorted((([0, *order])[a], ([0, *order])[b]))): value
         for (a, b), value in shown.items()
     }
-    first = decide([OPEN] * 5, shown, 32, PROFILE)
-    second = decide([OPEN] * 5, renamed, 32, PROFILE)  # type: ignore[arg-type]
+    first = decide([OPEN] * 5, shown, 32, PROFILE, 1)
+    second = decide([OPEN] * 5, renamed, 32, PROFILE, 1)  # type: ignore[arg-type]
     assert (first.outcome, first.reason) == (second.outcome, second.reason)
     assert {order[k - 1] for k in first.suspects} == set(second.suspects)
 

@@ -96,7 +96,7 @@ class Judged(ABC):
             for a, b in combinations(range(len(parties)), 2)
             if finite[a] and finite[b]
         }
-        verdict = decide(statuses, pairs, len(positions), self.profile)
+        verdict = decide(statuses, pairs, len(positions), self.profile, 1)
         if not verdict.accepted:
             return verdict
         found = {
