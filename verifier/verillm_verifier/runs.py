@@ -202,19 +202,6 @@ def collect(plan: Plan, work: Path, report: Report) -> Iterator[Decode]:
         yield Decode(setup.name, transform is None, jobs, checks)
 
 
-def kept_honest(plan: Plan, work: Path) -> Iterator[tuple[Setup, Decode]]:
-    """Yield the honest decodes that a working folder holds with all their checks; run nothing."""
-    keep = Keeper(work / plan.identity(), 0, lambda _: None)
-    for setup in plan.decoders:
-        checks = {
-            checker.name: f"{setup.name}, checked by {checker.name}" for checker in plan.checkers
-        }
-        if not all(map(keep.has, (setup.name, *checks.values()))):
-            continue
-        read = {name: keep.read(path) for name, path in checks.items()}
-        yield setup, Decode(setup.name, True, keep.read(setup.name), read)
-
-
 class Keeper:
     """Keeps each run in a folder under its name, and counts them off."""
 

@@ -10,23 +10,25 @@ import numpy as np
 import pytest
 
 from verillm.engine import Engine, open_engine
+from verillm.engine.config import read_config
 from verillm.engine.describe import shipped_profile
 from verillm.engine.tiny import TinyEngine, write_folder
 from verillm.hashing import sha
+from verillm.model import committed_layers
 from verillm.request import Sampling
 from verillm.statistics import States, compare
 from verillm.task import Item, Task
 from verillm.trace import Trace, TraceItem, commit
 from verillm_verifier.attacks import ATTACKS
-from verillm_verifier.attacks.weights import quantise
+from verillm_verifier.attacks.weights import early_exit_after, quantise
 from verillm_verifier.replay import Run, local_task, prefill
 
 WAIT = 60
 STATE_ATTACKS = (
-    "int4", "int8_row", "int8_group", "skipped", "other_prompt", "perturbed", "shuffled", "copied",
-    "garbage",
+    "int4", "int8_row", "int8_group", "skipped", "shallow", "tuned", "other_prompt", "perturbed",
+    "shuffled", "copied", "garbage",
 )  # fmt: skip
-TOKEN_ATTACKS = ("prefilled", "temperature", "swapped", "own_seed")
+TOKEN_ATTACKS = ("prefilled", "temperature", "narrowed", "swapped", "own_seed")
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,30 @@ def test_tokens_are_not_the_honest_ones(folder: Path, task: Task, name: str) -> 
     assert all(
         one.output != other.output for one, other in zip(lie.items, truth.items, strict=True)
     )
+
+
+def test_a_nucleus_that_was_asked_is_ignored(folder: Path, honest: Engine, task: Task) -> None:
+    narrow = Sampling.of(1.0, top_p=0.5)
+    asked = replace(task, items=tuple(replace(item, sampling=narrow) for item in task.items))
+    lie, truth = run(folder, "widened", asked)[0], run(folder, None, asked)[0]
+    assert [item.output for item in lie.items] != [item.output for item in truth.items]
+    assert [item.output for item in lie.items] == [
+        item.output for item in run(folder, None, task)[0].items
+    ]
+    assert all(agrees(honest, asked, item) for item in lie.items)
+
+
+def test_an_early_exit_leaves_the_states_before_it_true(folder: Path, task: Task) -> None:
+    first, depth = committed_layers(read_config(folder).depth)
+    engine = open_engine(folder, kind="tiny", transform=early_exit_after(first))
+    engine.start()
+    early = engine.submit(task, lambda *_: None).result(WAIT).items[0]
+    engine.close()
+    whole = run(folder, None, task)[0].items[0]
+    prompt = slice(len(task.items[0].tokens))
+    assert first < depth
+    assert (early.slices[prompt, 0] == whole.slices[prompt, 0]).all()
+    assert (early.finals[prompt] != whole.finals[prompt]).any()
 
 
 def test_cut_stops_early_and_padded_goes_on_after_the_end(folder: Path, task: Task) -> None:

@@ -18,9 +18,17 @@ from verillm_verifier.attacks.outputs import (
     temperature,
 )
 from verillm_verifier.attacks.precision import fp8
-from verillm_verifier.attacks.settings import lukewarm, one_token_off
+from verillm_verifier.attacks.settings import lukewarm, narrowed, one_token_off, widened
 from verillm_verifier.attacks.states import copied, garbage, perturbed, shuffled
-from verillm_verifier.attacks.weights import int4, int8_group, int8_row, skipped
+from verillm_verifier.attacks.weights import (
+    early_exit,
+    int4,
+    int8_group,
+    int8_row,
+    shallow,
+    skipped,
+    tuned,
+)
 
 ATTACKS: dict[str, EngineTransform] = {
     "int4": int4,
@@ -29,9 +37,14 @@ ATTACKS: dict[str, EngineTransform] = {
     "fp8": fp8,
     "cache8": cache8,
     "skipped": skipped,
+    "shallow": shallow,
+    "early_exit": early_exit,
+    "tuned": tuned,
     "prefilled": prefilled,
     "temperature": temperature,
     "lukewarm": lukewarm,
+    "narrowed": narrowed,
+    "widened": widened,
     "swapped": swapped,
     "own_seed": own_seed,
     "other_prompt": other_prompt,

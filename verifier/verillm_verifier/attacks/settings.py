@@ -1,4 +1,4 @@
-"""Cheats that run a request that is almost the given one: a little colder, one prompt token off."""
+"""Cheats that run almost the given request: colder, of another nucleus, one prompt token off."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from verillm.engine import Engine, EngineMaker, EngineTransform
+from verillm.request import Sampling
 from verillm.task import Item
 from verillm_verifier.attacks.deviant import Deviant
 
 LUKEWARM = 0.95
+NARROW = Sampling.of(1.0, top_p=0.9).top_p
 
 
 def cooled(factor: float) -> EngineTransform:
@@ -23,6 +25,24 @@ def cooled(factor: float) -> EngineTransform:
 
 
 lukewarm = cooled(LUKEWARM)
+
+
+def narrowed(make: EngineMaker) -> Engine:
+    """Sample from the likeliest nine tenths, whatever was asked, for answers that look better."""
+
+    def change(item: Item) -> Item:
+        return replace(item, sampling=replace(item.sampling, top_p=NARROW))
+
+    return _changed(make, change)
+
+
+def widened(make: EngineMaker) -> Engine:
+    """Sample from all tokens, whatever nucleus was asked, to save its search."""
+
+    def change(item: Item) -> Item:
+        return replace(item, sampling=Sampling(temperature=item.sampling.temperature))
+
+    return _changed(make, change)
 
 
 def one_token_off(make: EngineMaker) -> Engine:

@@ -1,17 +1,23 @@
-"""Cheats that serve a cheaper model: quantised weights, skipped layers."""
+"""Cheats that serve another model: quantised weights, fewer layers, weights of another version."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verillm.engine import Engine, EngineMaker, WeightTransform
+from verillm.engine import Engine, EngineMaker, EngineTransform, WeightTransform
 
 Floats = NDArray[np.float32]
 
 LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
+LAST_COMMITTED = 24
+"""Of the default model's 30 layers, whose every eighth is committed."""
+DRIFT = 0.03
+"""Weights of another version, in root mean squares of the matrix."""
 
 
 def quantise(weight: Floats, bits: int, group: int | None) -> Floats:
@@ -32,15 +38,29 @@ def quantised(bits: int, group: int | None = None) -> WeightTransform:
     return transform
 
 
-def without_layers(skip: frozenset[int]) -> WeightTransform:
+def without_layers(skip: Callable[[int], bool]) -> WeightTransform:
     """Return a transform that makes layers (counted from 0) add nothing to the residual stream."""
 
     def transform(name: str, weight: Floats) -> Floats:
         found = LAYER.search(name)
         is_output = ".o_proj." in name or ".down_proj." in name
-        if found and int(found[1]) in skip and is_output:
+        if found and is_output and skip(int(found[1])):
             return np.zeros_like(weight)
         return weight
+
+    return transform
+
+
+def drifted(share: float) -> WeightTransform:
+    """Return a transform that moves every layer's matrices at random, by a share of their size."""
+
+    def transform(name: str, weight: Floats) -> Floats:
+        if not LAYER.search(name) or weight.ndim != 2:
+            return weight
+        random = np.random.default_rng(crc32(name.encode()))
+        noise = random.standard_normal(weight.shape, np.float32)
+        size = np.sqrt(np.mean(np.square(weight)))
+        return np.asarray(weight + np.float32(share) * size * noise, np.float32)
 
     return transform
 
@@ -62,4 +82,22 @@ def int4(make: EngineMaker) -> Engine:
 
 def skipped(make: EngineMaker) -> Engine:
     """Leave out the fifth and sixth layer."""
-    return make(without_layers(frozenset({4, 5})))
+    return make(without_layers(lambda layer: layer in (4, 5)))
+
+
+def shallow(make: EngineMaker) -> Engine:
+    """Serve a model half as deep: every second layer is left out."""
+    return make(without_layers(lambda layer: layer % 2 == 1))
+
+
+def early_exit_after(layers: int) -> EngineTransform:
+    """Return the attack that leaves the model after so many layers, for the final norm."""
+    return lambda make: make(without_layers(lambda layer: layer >= layers))
+
+
+early_exit = early_exit_after(LAST_COMMITTED)
+
+
+def tuned(make: EngineMaker) -> Engine:
+    """Serve another version of the model, as a short fine-tuning leaves it."""
+    return make(drifted(DRIFT))

@@ -16,6 +16,9 @@ TITLES = {
     "int4": "int4 weights, groups of 32",
     "cache8": "8-bit KV cache",
     "skipped": "two layers skipped",
+    "shallow": "another, smaller model: every second layer",
+    "early_exit": "early exit, behind the last committed layer",
+    "tuned": "another version: weights off by 3 %",
     "whispered": "other system prompt",
     "other_prompt": "other prompt of the same length",
     "one_token_off": "one prompt token replaced",
@@ -24,9 +27,11 @@ TITLES = {
     "clipped": "the same, prompts of 37 to 71 tokens",
     "temperature": "temperature 0.7 for 1.0",
     "lukewarm": "temperature 0.95 for 1.0",
+    "narrowed": "top-p 0.9 where none was asked",
+    "widened": "top-p 0.9 asked, and ignored",
     "swapped": "one token swapped",
 }
-PREFILLED = ("int4", "int8_row", "int8_group", "fp8", "cache8", "skipped")
+PREFILLED = ("int4", "int8_row", "int8_group", "fp8", "cache8", "skipped", "shallow")
 """Cheats that also decode cheaply and then prefill with the true model."""
 FORGED = {
     "garbage": "random states",

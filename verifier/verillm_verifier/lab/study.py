@@ -17,11 +17,13 @@ from verillm.engine import Engine, EngineTransform, Kind, open_engine
 from verillm.engine.config import read_config
 from verillm.engine.describe import read_template
 from verillm.errors import InputError
+from verillm.model import committed_layers
 from verillm.prompt import PromptFormat
 from verillm.request import Sampling
 from verillm.task import Item
 from verillm_verifier.attacks import ATTACKS
 from verillm_verifier.attacks.caches import SINKS, WINDOW, whispered_with
+from verillm_verifier.attacks.weights import early_exit_after
 from verillm_verifier.replay import Run, prefill
 from verillm_verifier.runs import (
     Job,
@@ -31,7 +33,6 @@ from verillm_verifier.runs import (
     Setup,
     decode,
     items_of,
-    kept_honest,
 )
 
 DECODERS = (
@@ -48,9 +49,12 @@ CHECKERS = {
 PLAIN_CHECKERS = ("bf16", "fp32")
 """What checks a cheat that shows in one job."""
 CHEATS = (
-    "int8_row", "int8_group", "cache8", "lukewarm", "int4", "fp8", "skipped", "whispered",
-    "other_prompt", "one_token_off", "forgot_one", "windowed", "clipped", "temperature", "swapped",
+    "int8_row", "int8_group", "cache8", "lukewarm", "int4", "fp8", "skipped", "shallow",
+    "early_exit", "tuned", "whispered", "other_prompt", "one_token_off", "forgot_one", "windowed",
+    "clipped", "temperature", "narrowed", "widened", "swapped",
 )  # fmt: skip
+ASKED = {"widened": Sampling.of(1.0, top_p=0.9)}
+"""What is asked of a cheat that would not deviate from plain sampling."""
 LENGTHS = {"windowed": range(2 * (SINKS + WINDOW), 1 << 20),
            "clipped": range(SINKS + WINDOW + 1, 2 * (SINKS + WINDOW))}  # fmt: skip
 """Prompt lengths of which a cheat is run. Who cuts the context saves memory on long prompts, where
@@ -150,20 +154,6 @@ def collect(study: Study, work: Path, report: Report) -> Iterator[Group]:
         runs.verifiers.close()
 
 
-def calibrated(plan: Plan, work: Path) -> list[Group]:
-    """Return the honest jobs that a calibration has kept, but for float32 workers': what holds for
-    the noisier ones holds for them.
-    """
-    items, groups = items_of(plan), []
-    for setup, decode_ in kept_honest(plan, work):
-        if setup.dtype == "float32":
-            continue
-        checks = {name.removeprefix("bf16 "): jobs for name, jobs in decode_.checks.items()}
-        asked = tuple(items[job.number] for job in decode_.jobs)
-        groups.append(Group(f"calibration's {setup.name}", True, asked, decode_.jobs, checks))
-    return groups
-
-
 def checkers_of(cheat: str) -> tuple[str, ...]:
     """Return the kinds of verifiers that check a cheat."""
     return tuple(CHECKERS) if cheat in SUBTLE else PLAIN_CHECKERS
@@ -211,6 +201,8 @@ class Runs:
         """Answer as a cheat does."""
         places, checkers = self.parts(name), checkers_of(name)
         items = _chosen(plan, LENGTHS.get(name), sum(size for _, size in places))
+        if name in ASKED:
+            items = tuple(replace(item, sampling=ASKED[name]) for item in items)
         transform = _transform(self.study.folder, name)
         parts = []
         for at, size in places:
@@ -302,9 +294,14 @@ def _chosen(plan: Plan, lengths: range | None, count: int) -> tuple[Item, ...]:
 
 
 def _transform(folder: Path, name: str) -> EngineTransform:
-    """Return an attack; the hidden prompt is one in the model's own words."""
+    """Return an attack; the hidden prompt is one in the model's own words, an early exit is behind
+    the last layer that is committed and not the model's last.
+    """
     if name == "clipped":
         return ATTACKS["windowed"]
+    if name == "early_exit":
+        depth = read_config(folder).depth
+        return early_exit_after(max(at for at in committed_layers(depth) if at < depth))
     if name != "whispered":
         return ATTACKS[name]
     tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())
