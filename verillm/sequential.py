@@ -1,7 +1,8 @@
 """A test over all jobs of one worker, for cheats too small to show in any one of them.
 
 Each generated token has one lead over its best rival, by the clique's averaged logits, which are
-less noisy than any one's (`verillm.tokens.averaged_leads`). Leads are binned; a bin has, per
+less noisy than any one's (`verillm.tokens.averaged_leads`), told in what is near for its job's
+states (`verillm.roughness`). Leads are binned; a bin has, per
 suspected cheat, the logarithm of how much likelier it is under the cheat than under honest work,
 given how close the two were: some texts and parameters bring many near ties and others few, and
 only who wins them tells anything about the worker. Started at one job, the running product is a
@@ -26,19 +27,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verillm.errors import MalformedError
+from verillm.roughness import UNIT, Scale
 
 ALARM = 1e5
 """One false alarm in so many honest workers."""
-_TYPICAL = 100_000.0
-_PRIOR = np.array([-2.5, -2.0])
-"""Logit of the losses at a typical distance, and its slope over the logarithm of the distance."""
-_STRENGTH = np.array([0.01, 0.5])
+_TYPICAL = 6.0 * UNIT
+_PRIOR = np.array([-2.5, -2.2, -0.5])
+"""Logit of the losses at a typical distance, its slope over the logarithm of the distance, and how
+that bends."""
+_STRENGTH = np.array([0.01, 0.5, 1.0])
 _STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Bins of leads and what each says; leads in ppm of a logit.
+    """Bins of leads and what each says; leads in thousandths of their job's roughness.
 
     Bin i holds leads in (edges[i-1], edges[i]], the last one everything above. `ratios`: per
     suspected cheat and bin, the natural logarithm of the likelihood ratio.
@@ -46,6 +49,7 @@ class Table:
 
     edges: tuple[int, ...]
     ratios: Mapping[str, tuple[float, ...]]
+    roughness: Scale
     weights: str = ""
     """Weights root of the model that it was fitted on, in hex."""
 
@@ -104,9 +108,12 @@ class Suspicion:
 
 
 def fit(
-    honest: Sequence[int], cheats: Mapping[str, Sequence[int]], closeness: Sequence[int]
+    honest: Sequence[int],
+    cheats: Mapping[str, Sequence[int]],
+    closeness: Sequence[int],
+    roughness: Scale,
 ) -> Table:
-    """Return the table of likelihood ratios from leads of honest work and of cheats.
+    """Return the table of likelihood ratios from scaled leads of honest work and of cheats.
 
     `closeness`: ascending distances between a token and its best rival. Nearer than the first of
     them either may win, and a loss by more than the last is no noise: of both nothing is said. In
@@ -122,7 +129,7 @@ def fit(
         shares = np.maximum(base, 0.9 * curve(_losses(leads, bounds), bounds) + 0.1 * base)
         lose, win = np.log(shares / base), np.log((1 - shares) / (1 - base))
         ratios[name] = (0.0, *reversed(lose.tolist()), 0.0, *win.tolist(), 0.0)
-    return Table(edges, ratios)
+    return Table(edges, ratios, roughness)
 
 
 def load(path: Path) -> Table:
@@ -130,7 +137,8 @@ def load(path: Path) -> Table:
     try:
         raw = json.loads(path.read_bytes())
         ratios = {str(k): tuple(map(float, v)) for k, v in raw["ratios"].items()}
-        return Table(tuple(map(int, raw["edges"])), ratios, str(raw.get("weights", "")))
+        scale = Scale(int(raw["roughness"]["typical"]), int(raw["roughness"]["most"]))
+        return Table(tuple(map(int, raw["edges"])), ratios, scale, str(raw.get("weights", "")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise MalformedError(str(path), repr(error)) from error
 
@@ -159,7 +167,7 @@ def curve(
     """
     lost, count = np.array(losses).T
     middles = np.sqrt(bounds[:-1]) * np.sqrt(bounds[1:])
-    rows = np.stack([np.ones(len(middles)), np.log(middles / _TYPICAL)], axis=1)
+    rows = np.vander(np.log(middles / _TYPICAL), len(_PRIOR), increasing=True)
 
     def slope_at(line: NDArray[np.float64]) -> NDArray[np.float64]:
         likelier = rows.T @ (lost - count * _logistic(rows @ line))

@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 
 from verillm.api import to_hex
 from verillm.errors import EvidenceError, InputError
+from verillm.evidence import Evidence, PartyStates
 from verillm.model import ModelSpec
+from verillm.roughness import Scale, squares
 from verillm.sequential import ALARM, Suspicion, Table, load
+from verillm.statistics import distance, is_finite
 from verillm.tokens import Head, averaged_leads
-from verillm.types import ChecksumAddress, JobId
+from verillm.types import Bits, ChecksumAddress, JobId, Reason
 from verillm.verdict import generated
-from verillm_verifier.audit import Audit
+from verillm_verifier.audit import Audit, reverified
 
 TABLES: Final = "sequential"
 
@@ -71,20 +75,49 @@ def pool(audits: Iterable[Audit], heads: Head, table: Table) -> tuple[Pooled, ..
     return tuple(sorted(found.values(), key=lambda pooled: -pooled.suspicion.value))
 
 
-def leads(audit: Audit, head: Head) -> tuple[int, ...]:
-    """Every generated token's lead by the averaged logits of a largest clique.
+def leads(audit: Audit, head: Head, scale: Scale) -> tuple[int, ...]:
+    """Every generated token's lead by the averaged logits of a largest clique, in thousandths of
+    the roughness of the job's states.
 
     EvidenceError says why the job says nothing.
     """
+    if reverified(audit.facts) is not None:
+        raise EvidenceError(Reason.EVIDENCE_MISSING, "judged by members that no bundle shows")
     cliques = audit.verdict.details.cliques
     if audit.evidence is None or not cliques:
         raise EvidenceError(audit.verdict.reason, "no clique of verifiers")
     profile = audit.evidence.spec.profile
-    return tuple(
+    found = (
         lead
         for request in generated(audit.evidence, cliques[0])
         for lead in averaged_leads(request, head, profile)
     )
+    return scale.scaled(found, _squares(audit.evidence, cliques[0]))
+
+
+def _squares(evidence: Evidence, clique: tuple[int, ...]) -> tuple[int, ...]:
+    """How far the inferencer's states are from the clique's average where they chose tokens;
+    nothing, if some output has none to compare.
+    """
+    scale, found = evidence.spec.profile.layers[-1].scale, list[int]()
+    for at, checked in enumerate(evidence.checked):
+        parties = [evidence.parties[k] for k in (0, *clique)]
+        mine, *members = [_at(party, at, checked.generated) for party in parties]
+        others = [finals for finals in members if finals is not None]
+        if mine is None or not others:
+            return ()
+        pairs = [distance(a, b, scale) for a, b in combinations(others, 2)]
+        found += squares([distance(mine, other, scale) for other in others], pairs)
+    return tuple(found)
+
+
+def _at(party: PartyStates, request: int, where: range) -> Bits | None:
+    """A party's finite final states at the compared positions of one output."""
+    if party.states is None:
+        return None
+    states = party.states[request]
+    finals = states.finals[[position in where for position in states.positions]]
+    return finals if is_finite(finals) else None
 
 
 def table_of(spec: ModelSpec, named: Path | None = None) -> Table:
@@ -104,7 +137,7 @@ def table_of(spec: ModelSpec, named: Path | None = None) -> Table:
 def _after(before: Pooled, audit: Audit, head: Head, table: Table) -> Pooled:
     job = audit.facts.history.job_id
     try:
-        found = leads(audit, head)
+        found = leads(audit, head, table.roughness)
     except EvidenceError as error:
         why = Counter(before.left_out)
         why[error.reason.name.lower()] += 1

@@ -1,29 +1,34 @@
 """The lab's fast verdicts against the real ones, and its counts against arithmetic."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.unit.verifier.lab import profile, spec_of
+from tests.unit.verillm.builders import noisy
 from verillm.engine.tiny import write_folder
 from verillm.errors import InputError
 from verillm.evidence import CheckedRequest, Evidence, PartyStates
 from verillm.head import HeadRows
-from verillm.statistics import States
+from verillm.roughness import Scale
+from verillm.sequential import Table
+from verillm.statistics import States, to_floats
 from verillm.types import Hash32, JobId, Outcome, Reason
 from verillm.verdict import judge
-from verillm_verifier import runs
 from verillm_verifier.attacks import states
 from verillm_verifier.lab import experiment, pooled, reach
 from verillm_verifier.lab.cases import Case, View
 from verillm_verifier.lab.experiment import Lab, judge_trial, sequential
 from verillm_verifier.lab.figures import Share, interval
+from verillm_verifier.lab.honest import CASTS, WORKERS, Runs, run
 from verillm_verifier.lab.judged import OWN
-from verillm_verifier.lab.matrix import HONEST
-from verillm_verifier.lab.study import DECODERS, LENGTHS, Group, Study, calibrated, collect
+from verillm_verifier.lab.matrix import HONEST, TITLES
+from verillm_verifier.lab.records import Record
+from verillm_verifier.lab.study import CHEATS, DECODERS, LENGTHS, Group, Study, collect
 from verillm_verifier.lab.trials import Role, Trial, tokens_needed
 from verillm_verifier.lab.views import nudged
 
@@ -133,7 +138,7 @@ def test_the_sequentialTest_isFittedOnOtherJobsThanItJudges(
     monkeypatch.setattr(pooled, "RUNS", 10)
     monkeypatch.setattr(pooled, "MOST_TOKENS", 2_000)
     monkeypatch.setattr(pooled, "QUIET_TOKENS", 24)
-    monkeypatch.setattr(experiment, "LEAST_QUIET", 2)
+    monkeypatch.setattr(pooled, "LEAST_QUIET", 2)
     table, alarms, quiet = sequential(lab)
     assert table is not None and set(table.ratios) == {"int8_row", "lukewarm"}
     judged = sum(case.new_tokens for case in lab.cases("int8_row")[1::2])
@@ -141,23 +146,188 @@ def test_the_sequentialTest_isFittedOnOtherJobsThanItJudges(
     assert {each.setup for each in quiet} == set(lab.honest)
     assert all(each.highest < 1e5 for each in quiet)
     assert {each.jobs for each in quiet} == {2}
-    held_out = sequential(lab, calibrated=[lab.groups[HONEST]])[2]
-    assert {each.jobs for each in held_out} == {4}
 
 
-def test_a_calibrationsJobs_areFittedOn_butForFp32Workers(folder: Path, tmp_path: Path) -> None:
-    plan = runs.Plan(folder, "tiny", prompts=1, new_tokens=3)
-    assert calibrated(plan, tmp_path) == []
-    made = {each.name: each for each in runs.collect(plan, tmp_path, lambda _: None)}
-    found = {group.name: group for group in calibrated(plan, tmp_path)}
-    assert set(found) == {f"calibration's {name}" for name in made if name.startswith("bf16")}
-    for name, group in found.items():
-        decode = made[name.removeprefix("calibration's ")]
-        assert [job.tokens for job in group.jobs] == [job.tokens for job in decode.jobs]
-        assert set(group.checks) == {"bf16", "chunked", "eager", "fp32"}
-        assert [item.tokens for item in group.items] == [
-            job.tokens[: job.prompt_tokens] for job in group.jobs
+@pytest.fixture(scope="module")
+def kept(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """Jobs of a certificate: of the first block of units, which is even, and of the second."""
+    runs = Runs(folder, profile(2), tmp_path_factory.mktemp("certify"), "tiny", 8, 3)
+    block = len(WORKERS)
+    run(runs, (0, 1, block, block + 1, 2 * block), lambda: False, lambda _: None)
+    return list(runs.kept())
+
+
+def test_the_sequentialTest_isFittedOnEvenBlocksOfUnits_andJudgesOddOnes_andTheLab(
+    lab: Lab, kept: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted, judged = _fitted_and_judged(lab, kept, monkeypatch)
+    block = len(WORKERS)
+    even = [each for each in kept if each.about.unit in (0, 1, 2 * block)]
+    odd = [each for each in kept if each.about.unit in (block, block + 1)]
+    assert len(even) > len(odd) > 0 and len(even) + len(odd) == len(kept)
+    assert [told.leads for told in fitted] == [each.leads for each in even]
+    for at in (0, 1):
+        mine = [each.leads for each in odd if each.about.unit == block + at]
+        kinds = ", ".join(CASTS[(block + at) % len(CASTS)])
+        for verifiers in ("", kinds):
+            found = [told.leads for told in judged[WORKERS[at].name, verifiers]]
+            assert found == mine, verifiers
+    for setup in lab.honest:
+        each = [case.leads(("bf16",)) for case in lab.cases(setup)]
+        assert [told.leads for told in judged[setup, "bf16"]] == each
+        assert len(judged[setup, ""]) == 2 * len(each)
+    setups = {*lab.honest, *(each.name for each in WORKERS[:2])}
+    assert {setup for setup, _ in judged} == setups | {experiment.EVERY}
+    assert [told.leads for told in judged[experiment.EVERY, ""]] == [each.leads for each in odd]
+
+
+def test_the_sequentialTest_withoutACertificate_isFittedOnHalfOfTheLabsHonestJobs(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted, judged = _fitted_and_judged(lab, (), monkeypatch)
+    for setup in lab.honest:
+        even, odd = (
+            [case.leads(("bf16",)) for case in lab.cases(setup)[start::2]] for start in (0, 1)
+        )
+        assert [told.leads for told in judged[setup, "bf16"]] == odd
+        assert set(even) <= {told.leads for told in fitted}
+    assert len(fitted) == sum(len(jobs) for (_, kinds), jobs in judged.items() if not kinds)
+
+
+def _fitted_and_judged(
+    lab: Lab, kept: Sequence[Record], monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[pooled.Told], dict[tuple[str, str], list[pooled.Told]]]:
+    """What honest jobs a table is fitted on, and which are judged by it, by setup and kinds."""
+    fitted: list[pooled.Told] = []
+    judged: dict[tuple[str, str], list[pooled.Told]] = {}
+
+    def fit_table(
+        honest: Sequence[pooled.Told], cheats: Mapping[str, Sequence[pooled.Told]]
+    ) -> Table:
+        fitted.extend(honest)
+        return Table((0,), {name: (0.0, 0.0) for name in cheats}, Scale(1, 1))
+
+    def quiet(
+        setup: str, verifiers: str, told: Sequence[pooled.Told], table: Table, seed: int
+    ) -> pooled.Quiet:
+        assert table.edges == (0,) and seed == experiment.SEED
+        judged[setup, verifiers] = list(told)
+        return pooled.Quiet(setup, verifiers, len(told), 0, 0, 0.0)
+
+    monkeypatch.setattr(pooled, "fit_table", fit_table)
+    monkeypatch.setattr(pooled, "quiet", quiet)
+    monkeypatch.setattr(pooled, "RUNS", 1)
+    monkeypatch.setattr(pooled, "MOST_TOKENS", 1)
+    monkeypatch.setattr(pooled, "LEAST_QUIET", 1)
+    sequential(lab, kept)
+    return fitted, judged
+
+
+def test_a_workerOfFewJobs_isNotJudged(
+    lab: Lab, kept: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = [each for each in kept if each.about.unit == len(WORKERS)]
+    monkeypatch.setattr(pooled, "RUNS", 1)
+    monkeypatch.setattr(pooled, "MOST_TOKENS", 1)
+    monkeypatch.setattr(pooled, "QUIET_TOKENS", 1)
+    for least, is_there in ((len(odd), True), (len(odd) + 1, False)):
+        monkeypatch.setattr(pooled, "LEAST_QUIET", least)
+        setups = {(each.setup, each.verifiers) for each in sequential(lab, kept)[2]}
+        assert ((WORKERS[0].name, "") in setups) is is_there
+
+
+def test_an_alarm_isSoughtInBothManners_andNoSoonerWhereStatesAreAsRoughAsHonestOnesGet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pooled, "RUNS", 40)
+    random = np.random.default_rng(3)
+    smooth, shaky = (
+        [
+            pooled.Told(_ties(random, 40_000 * factor), tuple(_squares(random, 10_000)))
+            for _ in range(400)
         ]
+        for factor in (1, 2)
+    )
+    rough = [pooled.Told(_ties(random, 80_000), tuple(_squares(random, 20_000))) for _ in smooth]
+    table = pooled.fit_table([*smooth, *rough], {"cheat": shaky})
+    plain, hidden = pooled.alarms("cheat", "mixed", shaky[::2], table, 5)
+    assert (plain.states, hidden.states) == (pooled.PLAIN, pooled.ROUGH)
+    for each in (plain, hidden):
+        assert (each.cheat, each.clique, each.tokens) == ("cheat", "mixed", 200 * 64)
+    assert plain.median is not None and plain.ninth is not None and plain.median <= plain.ninth
+    assert hidden.median is None or hidden.median > 2 * plain.median
+    assert hidden.ninth is None or hidden.ninth > 2 * plain.ninth
+    most = (table.roughness.most**2,) * 64
+    shown = [pooled.Told(each.leads, most) for each in shaky[::2]]
+    assert hidden == replace(
+        pooled.alarms("cheat", "mixed", shown, table, 5)[0], states=pooled.ROUGH
+    )
+
+
+def _ties(random: np.random.Generator, noise: float) -> tuple[int, ...]:
+    """Leads of which each is lost where noise is more than its distance."""
+    apart = random.uniform(0.0, 400_000.0, 64)
+    lost = random.normal(0.0, noise, 64) > apart
+    return tuple(np.where(lost, -apart, apart).astype(int).tolist())
+
+
+def _squares(random: np.random.Generator, rough: int) -> list[int]:
+    found: list[int] = ((rough * random.uniform(0.8, 1.2, 12)) ** 2).astype(int).tolist()
+    return found
+
+
+def test_a_scale_isOfJobsWithEnoughPositions_orElseOfAll() -> None:
+    jobs = [pooled.Told((), (rough**2,) * 8) for rough in range(100, 2_200, 100)]
+    few = [pooled.Told((), (10**12,) * 7), pooled.Told((), ())]
+    assert pooled.scale_of([*few, *jobs]) == Scale(1_100, 2_000)
+    assert pooled.scale_of(few) == Scale(10**6, 10**6)
+    assert pooled.scale_of([pooled.Told((), (0,) * 8)]) == Scale(1, 1)
+
+
+@pytest.mark.parametrize(
+    "clique", [("one",), ("one", "two"), ("one", "two", "three"), ("one", OWN)]
+)
+def test_squares_areThoseOfTheStates_atTheDrawnPositionsThatChoseTokens(
+    lab: Lab, clique: tuple[str, ...]
+) -> None:
+    """Each view rounds otherwise, so that what members differ by among each other counts."""
+    for honest in lab.cases(HONEST):
+        own = honest.views[OWN]
+        views = {OWN: own} | {
+            name: View(own.slices, noisy(own.finals, key))
+            for key, name in enumerate(("one", "two", "three"))
+        }
+        case = Case(honest.item, honest.output, views, honest.profile, lab.head)
+        first = case.prompt_tokens - 1
+        found = case.squares(OWN, clique, (first + 4, 2, first, first - 1))
+        finals = {
+            name: to_floats(view.finals).astype(np.float64) for name, view in case.views.items()
+        }
+        expected = [
+            _apart(finals[OWN][at], np.mean([finals[name][at] for name in clique], axis=0)) ** 2
+            for at in (first, first + 4)
+        ]
+        assert min(expected) > 0
+        assert found == pytest.approx(expected, rel=0.02)
+
+
+def test_a_keptJob_hasTheSquaresOfItsDistances_andNoneToAViewOfItsOwn(kept: list[Record]) -> None:
+    record = kept[0]
+    first = record.prompt_tokens - 1
+    to_fp32, among = (record.apart(one, "fp32")[[first, first + 1], -1] for one in (OWN, "bf16"))
+    assert record.about.checkers == ("bf16", "fp32") and to_fp32.any()
+    assert record.squares(OWN, ("fp32",), (first + 1, first)) == tuple(np.square(to_fp32))
+    both = np.square(among) // 2 - np.square(among) // 4
+    assert record.squares("bf16", ("bf16", "fp32"), (first + 1, first)) == tuple(both)
+
+
+def _apart(a: np.ndarray, b: np.ndarray) -> float:
+    """How far two states are apart, ppm."""
+    return 1e6 * sqrt(2 * float(((a - b) ** 2).sum()) / float((a**2 + b**2).sum()))
+
+
+def test_every_cheat_ofTheLab_hasATitle() -> None:
+    assert sorted(CHEATS) == sorted(TITLES)
 
 
 def test_a_cheat_withoutAPromptOfItsLength_isNotRun(

@@ -20,6 +20,7 @@ from verillm.task import Item
 from verillm.types import Hash32
 from verillm_verifier.lab import pooled
 from verillm_verifier.lab.cases import Case, View, Votes
+from verillm_verifier.lab.honest import WORKERS
 from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.matrix import HONEST, honest, inferencers, verifiers
 from verillm_verifier.lab.reach import Reach, reaches
@@ -42,8 +43,7 @@ NUDGED = ("int4", "swapped")
 QUANTISED = ("int8_row", "int8_group", "cache8")
 """Cheats whose states differ by little more than honest ones."""
 MIXED = ("bf16", "chunked", "fp32")
-LEAST_QUIET = 16
-"""Honest jobs of a setup from which its workers are drawn."""
+EVERY = "every setup in turn"
 ALL_KINDS = SETTINGS[:2]
 
 
@@ -171,7 +171,6 @@ def experiment(
     report: Callable[[str], None],
     draws: int = DRAWS,
     kept: Sequence[Record] = (),
-    calibrated: Sequence[Group] = (),
 ) -> Findings:
     """Judge every trial, and pool what hides in one job."""
     liars = [name for name in lab.groups[HONEST].checks if name.startswith("quantised ")]
@@ -184,21 +183,16 @@ def experiment(
         report(f"[{number}/{len(trials)}] {trial.title}: {caught.value:.3f} of {caught.draws}")
     report("how much freedom the tolerance leaves")
     freedom = pooled.freedom(lab.cases(HONEST)[::2], "bf16", lab.head)
-    return Findings(tuple(rows), freedom, over_many(lab, report, kept, calibrated))
+    return Findings(tuple(rows), freedom, over_many(lab, report, kept))
 
 
-def over_many(
-    lab: Lab,
-    report: Callable[[str], None],
-    kept: Sequence[Record] = (),
-    calibrated: Sequence[Group] = (),
-) -> Many:
+def over_many(lab: Lab, report: Callable[[str], None], kept: Sequence[Record] = ()) -> Many:
     """Compare more positions, and pool jobs."""
     report("what more positions would show")
     quantised = {name: lab.cases(name) for name in QUANTISED if name in lab.cheats}
     reach = reaches((case for name in lab.honest for case in lab.cases(name)), quantised, SEED)
     report("the test over a worker's jobs")
-    table, alarms, quiet = sequential(lab, kept, calibrated)
+    table, alarms, quiet = sequential(lab, kept)
     lab.remember()
     return Many(reach, table, alarms, quiet)
 
@@ -219,62 +213,63 @@ def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
 
 
 def sequential(
-    lab: Lab, kept: Sequence[Record] = (), calibrated: Sequence[Group] = ()
+    lab: Lab, kept: Sequence[Record] = ()
 ) -> tuple[Table | None, tuple[pooled.Alarm, ...], tuple[pooled.Quiet, ...]]:
-    """Fit the test on half of the cheats' jobs and the calibration's honest ones, and try it on the
-    other half and all honest jobs; without a calibration's jobs, on half of these too.
-
-    Honest work are the lab's jobs and those that were kept of a certificate's.
+    """Fit the test on half of the cheats' jobs and of those that were kept of a certificate, and
+    try it on the other half and the lab's honest jobs; without a certificate, on half of these too.
     """
     subtle = sorted(SUBTLE & set(lab.cheats))
     if not subtle:
         return None, (), ()
-    fitted, judged = _honest_leads(lab, kept, calibrated)
+    fitted, judged = _honest(lab, kept)
     cheats = {
-        (name, clique): pooled.leads_of(lab.cases(name), clique)
+        (name, clique): pooled.told_by(
+            lab.cases(name), OWN if name in pooled.DECODED else pooled.PREFILL, clique, SEED
+        )
         for name in subtle
         for clique in pooled.CLIQUES
     }
     lab.remember()
-    table = pooled.fit_table(
-        fitted,
-        {
-            name: [job for clique in pooled.CLIQUES for job in cheats[name, clique][::2]]
-            for name in subtle
-        },
-    )
-    alarms = tuple(
-        pooled.alarm(name, clique, jobs[1::2], table, SEED)
+    halves = {
+        name: [job for clique in pooled.CLIQUES for job in cheats[name, clique][::2]]
+        for name in subtle
+    }
+    table = pooled.fit_table(fitted, halves)
+    alarms = [
+        alarm
         for (name, clique), jobs in cheats.items()
-    )
-    quiet = tuple(
-        pooled.quiet(setup, jobs, table, SEED)
-        for setup, jobs in judged.items()
-        if len(jobs) >= LEAST_QUIET
-    )
-    return table, alarms, quiet
+        for alarm in pooled.alarms(name, clique, jobs[1::2], table, SEED)
+    ]
+    quiet = [
+        pooled.quiet(setup, kinds, jobs, table, SEED)
+        for (setup, kinds), jobs in judged.items()
+        if len(jobs) >= pooled.LEAST_QUIET
+    ]
+    return table, tuple(alarms), tuple(quiet)
 
 
-def _honest_leads(
-    lab: Lab, kept: Sequence[Record], calibrated: Sequence[Group]
-) -> tuple[pooled.Leads, dict[str, pooled.Leads]]:
-    """Return the leads to fit on, and those to judge by, which go by the worker's setup."""
-    fitted: list[Sequence[int]] = []
-    judged: dict[str, list[Sequence[int]]] = {}
-    for group in calibrated:
-        cases = lab.made(group)
-        fitted += [job for clique in pooled.CLIQUES for job in pooled.leads_of(cases, clique)]
+Honest = dict[tuple[str, str], list[pooled.Told]]
+"""By the worker's setup and the kinds of its verifiers, which are empty for any."""
+
+
+def _honest(lab: Lab, kept: Sequence[Record]) -> tuple[list[pooled.Told], Honest]:
+    """Return the jobs to fit on, and those to judge by."""
+    fitted: list[pooled.Told] = []
+    judged: Honest = {}
+    for record, told in zip(kept, pooled.told_of(kept, SEED), strict=True):
+        if record.about.unit // len(WORKERS) % 2 == 0:
+            fitted.append(told)
+            continue
+        judged.setdefault((EVERY, ""), []).append(told)
+        for kinds in ("", ", ".join(record.about.checkers)):
+            judged.setdefault((record.about.worker, kinds), []).append(told)
     for name, clique in product(lab.honest, pooled.CLIQUES):
-        jobs = pooled.leads_of(lab.cases(name), clique)
-        if not calibrated:
+        jobs = pooled.told_by(lab.cases(name), OWN, clique, SEED)
+        if not kept:
             fitted += jobs[::2]
-        judged.setdefault(name, []).extend(jobs if calibrated else jobs[1::2])
-    for record in kept:
-        if calibrated or record.prompt % 2:
-            judged.setdefault(record.about.worker, []).append(record.leads)
-        else:
-            fitted.append(record.leads)
-    return fitted, dict(judged)
+        for kinds in ("", ", ".join(pooled.CLIQUES[clique])):
+            judged.setdefault((name, kinds), []).extend(jobs if kept else jobs[1::2])
+    return fitted, judged
 
 
 def _kinds(case: Case) -> tuple[str, ...]:
@@ -292,12 +287,19 @@ def as_json(findings: Findings) -> dict[str, Any]:
 
 def many_json(many: Many) -> dict[str, Any]:
     """Return what shows over many."""
-    table = many.table
     return {
-        "table": {"edges": table.edges, "ratios": _rounded(table.ratios)} if table else None,
+        "table": _table_json(many.table) if many.table else None,
         "alarms": [asdict(each) for each in many.alarms],
         "quiet": [asdict(each) for each in many.quiet],
         "reach": [asdict(each) for each in many.reach],
+    }
+
+
+def _table_json(table: Table) -> dict[str, Any]:
+    return {
+        "edges": table.edges,
+        "roughness": asdict(table.roughness),
+        "ratios": _rounded(table.ratios),
     }
 
 

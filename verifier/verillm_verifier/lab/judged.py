@@ -16,6 +16,7 @@ from typing import Self
 import numpy as np
 
 from verillm.model import CheckProfile
+from verillm.roughness import squares
 from verillm.statistics import PairStatistics, zone
 from verillm.tokens import TokenStatistics, Vote, collected, judge_tokens, majority
 from verillm.types import PPM, Ints, Mask, Outcome, Reason
@@ -105,6 +106,21 @@ class Judged(ABC):
         }
         outcome, reason = found.pop() if len(found) == 1 else (Outcome.INCONCLUSIVE, Reason.DIVIDED)
         return Verdict(outcome, reason, verdict.suspects, verdict.details)
+
+    def squares(
+        self, shown: str, clique: Sequence[str], positions: Sequence[int]
+    ) -> tuple[int, ...]:
+        """Return how far a shown view's final states are from the average of a clique's, squared,
+        at those of the positions whose states chose a token, ppm².
+        """
+        where = [at for at in sorted(positions) if at >= self.prompt_tokens - 1]
+
+        def finals(one: str, other: str) -> Ints:
+            same = one == other
+            return np.zeros(len(where), np.int64) if same else self.apart(one, other)[where, -1]
+
+        mine = [finals(shown, name) for name in clique]
+        return squares(mine, [finals(*pair) for pair in combinations(clique, 2)])
 
     def limits(self) -> tuple[Ints, Ints]:
         """Return medians and caps [positions, layers + 1] of the positions' zones."""

@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from verillm.roughness import Scale
 from verillm.sampling import scores
 from verillm.sequential import Suspicion, Table, fit
 from verillm.statistics import to_floats
 from verillm.tokens import Head
 from verillm.types import PPM
 from verillm_verifier.lab.cases import Case
+from verillm_verifier.lab.judged import OWN
+from verillm_verifier.lab.records import Record
+from verillm_verifier.lab.trials import MANY, challenged
 
-CLOSENESS = (40_000, 60_000, 90_000, 130_000, 200_000, 300_000, 450_000)
-"""Borders of the bins of the distance between a token and its best rival, ppm of a logit. Honest
-losses further apart than the tolerance of a nucleus' border come from that border, not from noise:
-counted, they took honest workers past odds of 1e3 and made alarms against cheats no sooner."""
+CLOSENESS = (2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 18_000, 25_000, 40_000)
+"""Borders of the bins of the distance between a token and its best rival, thousandths of their
+job's roughness. Nearer ties say little, and honest losses further apart come from the border of a
+nucleus and not from noise."""
 CLIQUES = {"of one kind": ("bf16",), "mixed": ("bf16", "chunked", "fp32")}
+PREFILL = "fp32"
+"""Whose states a cheat shows that prefills with the true model; never quite those of the clique."""
+DECODED = frozenset({"lukewarm"})
+"""Cheats that show the states of their own decode, which are true."""
+PLAIN, ROUGH = "as they come", "as rough as honest ones get"
+"""What a cheat shows: it could add to its states what honest engines differ by at most."""
 RUNS = 200
 MOST_TOKENS = 20_000
 QUIET_TOKENS = 50_000
-Leads = Sequence[Sequence[int]]
-"""Leads by averaged logits, job by job."""
+LEAST_QUIET = 64
+"""Honest jobs of a setup from which its workers are drawn: of fewer, one rare job is too often."""
+ROUGHEST = 0.95
+"""Quantile of honest jobs' roughness from which on more does not count."""
+ENOUGH = 8
+"""Positions from which a job's roughness counts for what is typical."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one job says: its tokens' leads, ppm of a logit, and by how much its states differ from
+    the clique's at the challenged positions (`verillm.roughness.squares`).
+    """
+
+    leads: tuple[int, ...]
+    squares: tuple[int, ...]
+
+
 Scored = tuple[dict[str, float], int]
 """One job's scores and tokens."""
 
@@ -34,6 +60,8 @@ class Alarm:
 
     cheat: str
     clique: str
+    states: str
+    """`PLAIN` or `ROUGH`."""
     tokens: int
     """Tokens at hand, resampled by jobs."""
     median: int | None
@@ -47,6 +75,8 @@ class Quiet:
     """The highest suspicion that honest workers of one setup reached."""
 
     setup: str
+    verifiers: str
+    """Their kinds; empty for any, as jobs come."""
     jobs: int
     tokens: int
     """Of one worker: its setup's jobs, drawn anew."""
@@ -67,36 +97,69 @@ class Freedom:
     by_mean: float
 
 
-def leads_of(cases: Sequence[Case], clique: str) -> Leads:
-    """Return each case's leads by a clique's averaged logits."""
-    return [case.leads(CLIQUES[clique]) for case in cases]
+def told_by(cases: Sequence[Case], shown: str, clique: str, seed: int) -> list[Told]:
+    """Return what each case says to a clique at as many challenged positions as ship."""
+    random, members = np.random.default_rng(seed), CLIQUES[clique]
+    return [
+        Told(case.leads(members), case.squares(shown, members, challenged(case, MANY, random)))
+        for case in cases
+    ]
 
 
-def fit_table(honest: Leads, cheats: Mapping[str, Leads]) -> Table:
-    """Fit the likelihood ratios on jobs of honest work and of each cheat."""
-    return fit(_flat(honest), {name: _flat(jobs) for name, jobs in cheats.items()}, CLOSENESS)
-
-
-def alarm(name: str, clique: str, leads: Leads, table: Table, seed: int) -> Alarm:
-    """Resample a cheat's jobs until the test speaks, many times."""
+def told_of(records: Sequence[Record], seed: int) -> list[Told]:
+    """Return what kept jobs say to all their verifiers together."""
     random = np.random.default_rng(seed)
-    jobs = _scored(leads, table)
+    return [
+        Told(each.leads, each.squares(OWN, each.about.checkers, challenged(each, MANY, random)))
+        for each in records
+    ]
+
+
+def scale_of(honest: Sequence[Told]) -> Scale:
+    """Return how rough honest jobs are, from those with enough positions, or else from all."""
+    enough = [each for each in honest if len(each.squares) >= ENOUGH] or honest
+    rough = [float(np.sqrt(np.mean(each.squares))) for each in enough if each.squares]
+    typical = max(1, int(np.median(rough)))
+    return Scale(typical, max(typical, int(np.quantile(rough, ROUGHEST))))
+
+
+def fit_table(honest: Sequence[Told], cheats: Mapping[str, Sequence[Told]]) -> Table:
+    """Fit the likelihood ratios on jobs of honest work and of each cheat."""
+    scale = scale_of(honest)
+    found = {name: _leads(jobs, scale) for name, jobs in cheats.items()}
+    return fit(_leads(honest, scale), found, CLOSENESS, scale)
+
+
+def alarms(
+    name: str, clique: str, jobs: Sequence[Told], table: Table, seed: int
+) -> tuple[Alarm, ...]:
+    """Resample a cheat's jobs until the test speaks, many times, whatever states it shows."""
+    most = table.roughness.most
+    rough = [Told(each.leads, (most**2,) * MANY) for each in jobs]
+    return tuple(
+        _alarm(Alarm(name, clique, states, 0, None, None), shown, table, seed)
+        for states, shown in ((PLAIN, jobs), (ROUGH, rough))
+    )
+
+
+def _alarm(about: Alarm, told: Sequence[Told], table: Table, seed: int) -> Alarm:
+    random, jobs = np.random.default_rng(seed), _scored(told, table)
     ends = sorted(_until_alarm(jobs, random) for _ in range(RUNS))
-    tokens = sum(count for _, count in jobs)
-    return Alarm(name, clique, tokens, _ended(ends[RUNS // 2]), _ended(ends[9 * RUNS // 10]))
+    median, ninth = _ended(ends[RUNS // 2]), _ended(ends[9 * RUNS // 10])
+    return replace(about, tokens=sum(count for _, count in jobs), median=median, ninth=ninth)
 
 
-def quiet(setup: str, leads: Leads, table: Table, seed: int) -> Quiet:
+def quiet(setup: str, verifiers: str, told: Sequence[Told], table: Table, seed: int) -> Quiet:
     """Let honest workers of one setup work on, each with its jobs drawn anew."""
     random = np.random.default_rng(seed)
-    jobs = _scored(leads, table)
+    jobs = _scored(told, table)
     highest = 0.0
     for _ in range(RUNS):
         suspicion = Suspicion()
         while suspicion.tokens < QUIET_TOKENS:
             suspicion = suspicion.updated(*jobs[int(random.integers(len(jobs)))])
             highest = max(highest, suspicion.value)
-    return Quiet(setup, len(jobs), QUIET_TOKENS, RUNS, highest)
+    return Quiet(setup, verifiers, len(jobs), QUIET_TOKENS, RUNS, highest)
 
 
 def freedom(cases: Sequence[Case], verifier: str, head: Head) -> Freedom:
@@ -132,12 +195,15 @@ def _gaps(case: Case, verifier: str, head: Head) -> list[np.ndarray]:
     return gaps
 
 
-def _flat(jobs: Leads) -> list[int]:
-    return [lead for job in jobs for lead in job]
+def _leads(jobs: Sequence[Told], scale: Scale) -> list[int]:
+    return [lead for job in jobs for lead in scale.scaled(job.leads, job.squares)]
 
 
-def _scored(jobs: Leads, table: Table) -> list[Scored]:
-    return [(table.scores(job), len(job)) for job in jobs]
+def _scored(jobs: Sequence[Told], table: Table) -> list[Scored]:
+    return [
+        (table.scores(table.roughness.scaled(job.leads, job.squares)), len(job.leads))
+        for job in jobs
+    ]
 
 
 def _until_alarm(jobs: Sequence[Scored], random: np.random.Generator) -> int:

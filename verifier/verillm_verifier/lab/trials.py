@@ -104,7 +104,7 @@ def judge_once(
 ) -> Verdict:
     """Judge a job by one random committee at random positions."""
     committee = _committee(trial, setting, case, random)
-    return case.verdict(trial.shown, committee, _positions(case, setting, random))
+    return case.verdict(trial.shown, committee, challenged(case, setting.positions, random))
 
 
 def is_caught(trial: Trial, verdict: Verdict) -> bool:
@@ -178,9 +178,10 @@ def _committee(
     return (*trial.fixed, *drawn)
 
 
-def _positions(case: Judged, setting: Setting, random: np.random.Generator) -> tuple[int, ...]:
+def challenged(case: Judged, count: int, random: np.random.Generator) -> tuple[int, ...]:
+    """Draw so many positions of a job as the chain does."""
     stream = Hash32(random.bytes(32))
-    return positions(stream, 0, case.prompt_tokens, case.new_tokens, setting.positions)
+    return positions(stream, 0, case.prompt_tokens, case.new_tokens, count)
 
 
 def distance(
