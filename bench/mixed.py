@@ -23,7 +23,8 @@ from verillm.head import HeadRows
 from verillm.task import Item
 from verillm.tokens import judge_tokens
 from verillm_verifier.attacks import ATTACKS
-from verillm_verifier.calibrate import FEW_POSITIONS, compare_all, state_table, token_table
+from verillm_verifier.calibrate import state_table, token_table
+from verillm_verifier.calibrate_states import FEW_POSITIONS, compare_all
 from verillm_verifier.calibrate_tokens import token_rows
 from verillm_verifier.runs import Decode, Job, Keeper, Plan, Setup, check_with, decode, items_of
 

@@ -28,7 +28,8 @@ from verillm.model import CheckProfile
 from verillm.request import Sampling
 from verillm.task import Item
 from verillm.types import Hash32
-from verillm_verifier.calibrate import FEW_POSITIONS, compare_all, state_table
+from verillm_verifier.calibrate import state_table
+from verillm_verifier.calibrate_states import FEW_POSITIONS, compare_all
 from verillm_verifier.replay import local_task
 from verillm_verifier.runs import Decode, Job, Plan, Setup, check_with, items_of
 

@@ -19,7 +19,7 @@ from verillm.sampling import gumbel, probabilities, truncates, words
 from verillm.statistics import to_floats
 from verillm.types import PPM, Bits, Floats, Hash32, Mask, Outcome, Reason
 
-MEAN_OVER = 32
+MEAN_OVER = 64
 """A shorter output's mean margin is taken as if the tokens that it lacks had none."""
 Vote = tuple[int, int, bool]
 """Margin in the refund and in the slash tier (ppm), and whether the token is outside."""
@@ -76,7 +76,8 @@ class TokenStatistics:
         """Mean margin of the refund tier, ppm (floor), over at least `MEAN_OVER` tokens.
 
         One token in a hundred of an honest output loses by a little; over five tokens that alone
-        would be a mean that no threshold can tell from a cheat's.
+        would be a mean that no threshold can tell from a cheat's. Over 32, one honest answer of
+        fewer than 64 tokens in two hundred was refused for one loss of 0.4 logits.
         """
         return sum(self.margins) // max(len(self.margins), MEAN_OVER)
 

@@ -28,7 +28,8 @@ from verillm.model import committed_layers
 from verillm.task import Task
 from verillm.trace import Trace
 from verillm_verifier.attacks import ATTACKS
-from verillm_verifier.calibrate import compare_all, state_table
+from verillm_verifier.calibrate import state_table
+from verillm_verifier.calibrate_states import compare_all
 from verillm_verifier.runs import Decode, Plan, Setup, check, decode, items_of
 
 pytestmark = [

@@ -2,10 +2,6 @@
 
     python -m verillm_verifier.calibrate --model FOLDER --out PROFILE.json
 
-Per committed layer the scale is the power of two at the 99 % quantile of |v| (unclipped outliers
-cost most of the power), the median and the cap (99.9 % quantile, with a margin) are those of all
-pairs of honest parties, by zone. A job's statistics are simulated as the chain will draw positions;
-thresholds lie above the honest maximum by a stated margin, never nearer than the contract's bounds.
 What was run, seen and decided is written beside the profile.
 """
 
@@ -14,209 +10,45 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verillm.engine import cache_home
 from verillm.errors import InputError, VeriLLMError
 from verillm.head import HeadRows
-from verillm.model import CheckProfile, LayerProfile, check_profile
+from verillm.model import CheckProfile
 from verillm.schema import to_json
-from verillm.statistics import distance, to_floats, zone
-from verillm.types import PPM, Bits, Ints, Outcome
+from verillm.tokens import judge_tokens
+from verillm.types import PPM, Ints, Outcome
+from verillm_verifier.calibrate_states import (
+    CAP_MARGIN,
+    CAP_QUANTILE,
+    CHECKED_REQUESTS,
+    DECODE,
+    FEW_POSITIONS,
+    POSITIONS,
+    REFUND_MARGIN,
+    REFUND_MARGIN_MANY,
+    SLASH_MARGIN,
+    Compared,
+    compare_all,
+    layer_profiles,
+    scales_of,
+    simulate,
+    simulate_batches,
+    thresholds,
+)
+from verillm_verifier.calibrate_tail import raised
 from verillm_verifier.calibrate_tokens import TokenRow, token_profile
-from verillm_verifier.runs import Decode, Job, Plan, collect, items_of
-
-POSITIONS = 64
-"""What a profile's terms challenge, and from where on it holds a job to its sharper means."""
-FEW_POSITIONS = 32
-DRAWS = 50
-CHECKED_REQUESTS = 4
-MIN_POSITIONS = 8
-CLAMP_BITS = 15
-CAP_QUANTILE = 0.999
-CAP_MARGIN = 1.25
-REFUND_MARGIN = 1.05
-"""The refund tier takes no stake, so it stands near the honest maximum. At 1.15 int8 weights in
-groups of 32 passed one job in ten and an 8-bit cache every second; at 1.05 still no held-out honest
-job at 32 positions was refused (docs/detection.md). What stands in the way of a sharper tier are
-short jobs: those of 64 new tokens stay below 0.9 of it. Other weights of layers and zones, fitted
-on half of the prompts, saw an 8-bit cache by fp32 verifiers in 0.83 to 0.89 of the other half's
-draws instead of 0.77, and int8 groups no better; most of the weight was then on the first layers,
-so that a cheat in the last ones would pass."""
-REFUND_MARGIN_MANY = 1.07
-"""Over many positions a draw is near its job's mean, so the largest of a calibration's draws is no
-outlier: held-out seeds reached 1.03 times it at 64 positions, and 1.0 times at 32."""
-SLASH_MARGIN = 1.35
-DECODE = "decode"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Compared:
-    """Two parties' distances at positions 1… of one job: ppm [positions, layers + 1], and zones."""
-
-    run: str
-    pair: tuple[str, str]
-    is_honest: bool
-    apart: Ints
-    zones: NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """Simulated draws of one group of pairs: each job's mean ratio (ppm) and positions over."""
-
-    mean: Ints
-    over: Ints
-    counts: Ints
-    """Positions of each draw."""
-
-    @property
-    def full(self) -> Ints:
-        """Means of the draws that have all `POSITIONS`."""
-        return self.mean[self.counts >= POSITIONS]
-
-
-def layers_of(job: Job) -> tuple[Bits, ...]:
-    """Return the states of positions 1… by layer, the final norm last."""
-    return (*np.moveaxis(job.slices[1:], 1, 0), job.finals[1:])
-
-
-def scales_of(decodes: Sequence[Decode]) -> tuple[int, ...]:
-    """Return per layer the exponent that puts the 99 % quantile of |v| at the clamp."""
-    honest = [layers_of(job) for decode in decodes if decode.is_honest for job in decode.jobs]
-    scales = []
-    for layer in zip(*honest, strict=True):
-        values = np.abs(np.concatenate([to_floats(bits).ravel() for bits in layer]))
-        quantile = float(np.quantile(values, 0.99))
-        scales.append(int(np.ceil(np.log2(quantile))) - CLAMP_BITS)
-    return tuple(scales)
-
-
-def compare_all(decodes: Sequence[Decode], scales: Sequence[int]) -> list[Compared]:
-    """Compare honest decodes and their checks, all with all, and cheats with their checks."""
-    return [
-        compared
-        for decode in decodes
-        for place, job in enumerate(decode.jobs)
-        for compared in _compare_job(decode, place, job, scales)
-    ]
-
-
-def _compare_job(decode: Decode, place: int, job: Job, scales: Sequence[int]) -> Iterator[Compared]:
-    parties = {DECODE: job} | {name: jobs[place] for name, jobs in decode.checks.items()}
-    zones = np.array([zone(at, job.prompt_tokens) for at in range(1, len(job.finals))])
-    for first, second in combinations(parties, 2):
-        if not decode.is_honest and first != DECODE:
-            continue
-        layers = zip(layers_of(parties[first]), layers_of(parties[second]), scales, strict=True)
-        apart = np.stack([distance(x, y, scale) for x, y, scale in layers], axis=-1)
-        yield Compared(decode.name, (first, second), decode.is_honest, apart, zones)
-
-
-def layer_profiles(compared: Sequence[Compared], scales: Sequence[int]) -> tuple[LayerProfile, ...]:
-    """Return scale, median and cap of each layer and zone over all honest pairs that differ."""
-    honest = [each for each in compared if each.is_honest and each.apart.any()]
-    apart = np.concatenate([each.apart for each in honest])
-    zones = np.concatenate([each.zones for each in honest])
-    layers = []
-    for column, scale in enumerate(scales):
-        cells = [apart[zones == place, column] for place in range(3)]
-        med = [max(1, int(np.median(cell))) for cell in cells]
-        cap = [
-            max(low, int(np.quantile(cell, CAP_QUANTILE) * CAP_MARGIN))
-            for low, cell in zip(med, cells, strict=True)
-        ]
-        layers.append(LayerProfile(scale, (med[0], med[1], med[2]), (cap[0], cap[1], cap[2])))
-    return tuple(layers)
-
-
-def simulate(
-    compared: Sequence[Compared],
-    layers: Sequence[LayerProfile],
-    positions: int,
-    random: np.random.Generator,
-    draws: int = DRAWS,
-) -> Drawn:
-    """Draw positions of each job as the chain does: always the last, the others at random."""
-    med = np.array([layer.med for layer in layers]).T
-    cap = np.array([layer.cap for layer in layers]).T
-    means, overs, counts = [], [], []
-    for each in compared:
-        ratios = (np.minimum(each.apart, cap[each.zones]) * PPM // med[each.zones]).mean(axis=-1)
-        over: NDArray[np.bool_] = np.any(each.apart > cap[each.zones], axis=-1)
-        last = len(over) - 1
-        for _ in range(draws if last >= positions else 1):
-            rest = random.permutation(last)[: positions - 1]
-            rows = np.append(rest, last)
-            means.append(int(ratios[rows].mean()))
-            overs.append(int(over[rows].sum()))
-            counts.append(len(rows))
-    return Drawn(np.array(means), np.array(overs), np.array(counts))
-
-
-def simulate_batches(
-    compared: Sequence[Compared],
-    layers: Sequence[LayerProfile],
-    positions: int,
-    random: np.random.Generator,
-) -> Drawn:
-    """Draw what a job of many requests shows: several of one run's, their positions over added."""
-    means, overs, counts = [], [], []
-    for run in dict.fromkeys((each.run, each.pair) for each in compared):
-        members = [each for each in compared if (each.run, each.pair) == run]
-        for _ in range(DRAWS):
-            chosen = random.permutation(len(members))[:CHECKED_REQUESTS]
-            drawn = simulate([members[at] for at in chosen], layers, positions, random, draws=1)
-            means.append(int(drawn.mean.mean()))
-            overs.append(int(drawn.over.sum()))
-            counts.append(int(drawn.counts.sum()))
-    return Drawn(np.array(means), np.array(overs), np.array(counts))
-
-
-def thresholds(
-    honest: Drawn, batches: Drawn, many: Drawn, layers: tuple[LayerProfile, ...]
-) -> CheckProfile:
-    """Return the profile whose thresholds lie above every honest draw, by the stated margins;
-    tokens are not judged yet. Of `many` those count that have all `POSITIONS`: fewer are held to
-    the means that few are held to.
-    """
-    mean = max(int(honest.mean.max()), int(batches.mean.max()))
-    over = max(int(each.over.max()) for each in (honest, batches, many))
-    refund, slash = _rounded(mean * REFUND_MARGIN), _rounded(mean * SLASH_MARGIN)
-    most = int(many.full.max(initial=0))
-    profile = CheckProfile(
-        mean_refund=refund,
-        mean_slash=slash,
-        over_refund=over + 1,
-        over_slash=2 * over + 4,
-        margin_mean=0,
-        margin_max_refund=0,
-        margin_max_slash=0,
-        mass_epsilon=0,
-        logit_tau=0,
-        min_positions=MIN_POSITIONS,
-        many_positions=POSITIONS if most else 0,
-        mean_refund_many=min(_rounded(most * REFUND_MARGIN_MANY), refund),
-        mean_slash_many=min(_rounded(most * SLASH_MARGIN), slash),
-        layers=layers,
-    )
-    check_profile(profile, len(layers) - 1)
-    return profile
-
-
-def _rounded(value: float) -> int:
-    """Round up to hundredths of the honest median."""
-    return -int(-value // 10_000) * 10_000
+from verillm_verifier.lab.honest import Runs
+from verillm_verifier.runs import Decode, Plan, collect, items_of
 
 
 def group_of(compared: Compared) -> str:
@@ -290,8 +122,12 @@ def token_table(rows: Sequence[TokenRow]) -> list[dict[str, Any]]:
     return lines
 
 
-def calibrate(plan: Plan, work: Path, report: Any = lambda _line: None) -> dict[str, Any]:
-    """Return profile and calibration as one JSON document."""
+def calibrate(
+    plan: Plan, work: Path, report: Any = lambda _line: None, tail: Path | None = None
+) -> dict[str, Any]:
+    """Return profile and calibration as one JSON document; `tail` is where a certificate's honest
+    jobs are kept, of which the first raise the slash tier.
+    """
     decodes = list(collect(plan, work, report))
     report("comparing states")
     scales = scales_of(decodes)
@@ -305,9 +141,12 @@ def calibrate(plan: Plan, work: Path, report: Any = lambda _line: None) -> dict[
     profile = thresholds(honest, batches, many, layers)
     report("judging tokens")
     profile, rows = token_profile(profile, decodes, items_of(plan), HeadRows(plan.folder))
+    kept = Runs(plan.folder, profile, tail, plan.kind).kept() if tail else ()
+    profile, seen = raised(profile, kept, plan.seed)
+    rows = [replace(row, outcome=judge_tokens(row.statistics, profile)[0]) for row in rows]
     return {
         "name": plan.folder.name,
-        "status": "first honest calibration: far too few jobs to certify a false-positive rate",
+        "status": "an honest calibration: `verillm-audit certify` bounds how often it is wrong",
         "profile": to_json(profile),
         "terms": {"positions": POSITIONS, "checkedRequests": CHECKED_REQUESTS, "committee": 3},
         "calibration": {
@@ -332,6 +171,7 @@ def calibrate(plan: Plan, work: Path, report: Any = lambda _line: None) -> dict[
                 "overOfFourRequests": _spread(batches.over),
                 "meanOfMany": _spread(many.full) if len(many.full) else None,
             },
+            "tail": seen,
             "states": state_table(compared, profile, POSITIONS, plan.seed),
             "tokens": token_table(rows),
         },
@@ -445,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not options.out.parent.is_dir():
             raise InputError(f"no folder {options.out.parent} to write the profile to")
-        result = calibrate(replace(plan), work, show)
+        result = calibrate(plan, work, show, cache_home() / "certify")
     except VeriLLMError as error:
         show(f"{error} {error.remedy}")
         return 1

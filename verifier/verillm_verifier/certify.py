@@ -2,8 +2,9 @@
 
     verillm-audit certify --model FOLDER --profile PROFILE.json --jobs 3000
 
-Every setup of a worker answers the shipped prompts under seeds that no threshold has seen; other
-setups check them. Statistics are kept, states are not; so it may be stopped at any time and goes on
+Every setup of a worker answers the shipped prompts; other setups check them. Of the first units
+`calibrate` takes what honest work is at its rarest, so that they certify nothing; no threshold has
+seen the others. Statistics are kept, states are not; so it may be stopped at any time and goes on
 from there, and several processes may share the work (`--part 1/2`). What came of it is written into
 the profile's record of its calibration.
 """
@@ -22,7 +23,8 @@ from typing import Any
 
 from verillm.engine import cache_home
 from verillm.errors import InputError, VeriLLMError
-from verillm_verifier.calibrate import POSITIONS
+from verillm_verifier.calibrate_states import POSITIONS
+from verillm_verifier.calibrate_tail import UNITS
 from verillm_verifier.lab.certificate import certificate, judge_all
 from verillm_verifier.lab.command import read_profile
 from verillm_verifier.lab.honest import Runs, run
@@ -38,6 +40,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--new-tokens", type=int, default=64, help="longest answer")
     options.add_argument("--positions", type=int, default=POSITIONS, help="challenged positions")
     options.add_argument("--prompts", type=int, default=64, help="jobs of a unit")
+    options.add_argument(
+        "--tail", type=int, default=UNITS, help="first units, which thresholds have seen"
+    )
     options.add_argument("--minutes", type=float, help="begin no run after so long")
     options.add_argument("--part", default="1/1", metavar="I/N", help="run every Nth unit only")
     options.add_argument("--threads", type=int, help="threads of this process")
@@ -74,7 +79,7 @@ def _run(options: argparse.Namespace) -> None:
     )
     end = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     run(runs, _units(runs, options), lambda: end is not None and time.monotonic() >= end, _say)
-    records = list(runs.kept())
+    records = [record for record in runs.kept() if record.about.unit >= options.tail]
     if not records:
         raise InputError("no honest jobs are kept yet")
     found = certificate(judge_all(records, options.positions), options.new_tokens)
@@ -97,7 +102,7 @@ def _units(runs: Runs, options: argparse.Namespace) -> Iterator[int]:
     if not 0 < part <= parts:
         raise InputError(f"--part {options.part}: there is no such part")
     for unit in count(part - 1, parts):
-        if runs.long_jobs() >= options.jobs:
+        if runs.long_jobs(options.tail) >= options.jobs:
             return
         yield unit
 

@@ -73,6 +73,26 @@ def test_power_a_profile_thatIsTooTight_isSeenToRefuse(runs: Runs) -> None:
     assert any(each.outcome is not Outcome.ACCEPT for each in refused)
     stated = certificate(refused, NEW)["all"]
     assert stated["boundNotAccepted"] > fair["all"]["boundNotAccepted"]
+    assert fair["all"]["slashed"] == 0 < stated["rejected"]
+    ruinous = replace(tight, mean_slash=1, over_slash=0)
+    taken = certificate(judge_all((job.under(ruinous) for job in runs.kept()), 8), NEW)["all"]
+    assert taken["slashed"] > 0 and taken["boundSlashed"] > fair["all"]["boundSlashed"]
+
+
+def test_units_thatThresholdsHaveSeen_certifyNothing(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({"profile": to_json(profile(2)), "calibration": {}}))
+    asked = ["--model", str(folder), "--profile", str(path), "--engine", "tiny", "--prompts", "2",
+             "--new-tokens", "6", "--work", str(tmp_path / "work"), "--positions", "6"]  # fmt: skip
+    assert main([*asked, "--jobs", "2", "--tail", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "unit 0" in said and "unit 1" in said
+    stated = json.loads(path.read_text("utf-8"))["calibration"]["certificate"]
+    first = next(iter(Runs(folder, profile(2), tmp_path / "work", "tiny", 6, 2).kept()))
+    assert first.about.unit == 0
+    assert first.about.worker not in stated["byWorker"]
 
 
 def test_the_bound_isClopperAndPearsons() -> None:
@@ -94,7 +114,8 @@ def test_the_command_goesOnWhereItStopped_andWritesTheBoundIntoTheProfile(
     path = tmp_path / "profile.json"
     path.write_text(json.dumps({"profile": to_json(profile(2)), "calibration": {"date": "x"}}))
     asked = ["--model", str(folder), "--profile", str(path), "--engine", "tiny", "--prompts", "2",
-             "--new-tokens", "6", "--work", str(tmp_path / "work"), "--positions", "6"]  # fmt: skip
+             "--new-tokens", "6", "--work", str(tmp_path / "work"), "--positions", "6",
+             "--tail", "0"]  # fmt: skip
     assert main([*asked, "--jobs", "1", "--minutes", "0"]) == 1
     assert "no honest jobs" in capsys.readouterr().out
     assert main([*asked, "--jobs", "2"]) == 0

@@ -154,10 +154,13 @@ def _of_tokens(profile: CheckProfile) -> list[str]:
         for kind in FOUND["honest"]
         if any(judge_tokens(job, profile)[0] is not Outcome.ACCEPT for job in tokens(kind))
     ]
-    # In a long output one large margin hardly moves the mean: the largest must do alone.
+    # In a long output one large margin hardly moves the mean: the largest must do alone. A colder
+    # temperature nearer to the asked one has many small ones: the mean must do alone too.
     large = [max(job.margins) > profile.margin_max_refund for job in tokens("temperature")]
     if share(large) < 0.5:
         wrong.append("no margin of temperature is too large")
+    if share([job.mean > profile.margin_mean for job in tokens("temperature")]) < 0.75:
+        wrong.append("the mean of temperature is not too large")
     for least, outcomes in (
         (CAUGHT_BY_TOKENS, (Outcome.REFUND, Outcome.SLASH)),
         (SLASHED_BY_TOKENS, (Outcome.SLASH,)),
@@ -212,7 +215,7 @@ LOOSENED: dict[str, tuple[Change, str]] = {
     "many_positions": (lambda p: replace(p, many_positions=65), "cache8 passes"),
     "over_refund": (lambda p: replace(p, over_refund=16), "patched is not seen by its count"),
     "over_slash": (lambda p: replace(p, over_slash=64), "patched is not seen by its count"),
-    "margin_mean": (scaled("margin_mean", 20.0), "tokens of temperature pass"),
+    "margin_mean": (scaled("margin_mean", 20.0), "the mean of temperature is not too large"),
     "margin_max_refund": (
         scaled("margin_max_refund", 20.0),
         "no margin of temperature is too large",

@@ -8,14 +8,17 @@ import pytest
 
 from verillm.errors import InputError
 from verillm_verifier.lab.command import judged
+from verillm_verifier.lab.pooled import PLAIN, ROUGH
 from verillm_verifier.lab.report import write
 
 SHARE = {"value": 1.0, "low": 0.83, "high": 1.0, "draws": 40, "jobs": 20}
 COUNTS = {"jobs": 49, "newTokens": 3136, "rejected": 0, "undecided": 1, "rejectedOfDraws": 0.0,
           "undecidedOfDraws": 0.001, "reasons": [],
           "nearest": {"q99": 0.84, "max": 0.87}}  # fmt: skip
-BOUNDS = {**COUNTS, "boundRejected": 0.0593, "boundNotAccepted": 0.09, "prompts": 28,
-          "boundPrompts": 0.1}  # fmt: skip
+BOUNDS = {**COUNTS, "slashed": 0, "boundRejected": 0.0593, "boundSlashed": 0.0588,
+          "boundNotAccepted": 0.09, "prompts": 28, "boundPrompts": 0.1}  # fmt: skip
+TAIL = {"units": 40, "jobs": 1780, "over": {"max": 22}, "meanOfManyMax": 1_684_000,
+        "marginAboveMax": 733_000}  # fmt: skip
 CERTIFICATE = {
     "date": "2026-11-29",
     "machine": "2 cores",
@@ -48,6 +51,7 @@ def figures() -> dict[str, Any]:
         "profile": {"hash": "cd" * 32, "overRefund": 3, "overSlash": 8, **thresholds},
         "machine": "2026-11-29, 2 cores x86_64",
         "certificate": CERTIFICATE,
+        "tail": TAIL,
         "draws": 40,
         "rows": [
             row("honest", "nobody", "accept none"),
@@ -55,10 +59,12 @@ def figures() -> dict[str, Any]:
             row("liar", "verifier", "accept none"),
         ],
         "freedom": {"jobs": 16, "tokens": 54, "by_max": 0.5, "by_mean": 0.16},
-        "alarms": [{"cheat": "int8_row", "clique": "mixed", "tokens": 574, "median": 470,
-                    "ninth": None}],
-        "quiet": [{"setup": "bf16, rows 32", "jobs": 16, "tokens": 50_000, "workers": 200,
-                   "highest": 4.25}],
+        "alarms": [{"cheat": "int8_row", "clique": "mixed", "states": states, "tokens": 574,
+                    "median": median, "ninth": None}
+                   for states, median in ((PLAIN, 470), (ROUGH, 1_020))],
+        "quiet": [{"setup": "bf16, rows 32", "verifiers": kinds, "jobs": jobs, "tokens": 50_000,
+                   "workers": 200, "highest": highest}
+                  for kinds, jobs, highest in (("", 64, 4.25), ("fp32", 16, 17.5))],
         "reach": [{"cheat": "int8_row", "kind": "fp32", "positions": positions, "jobs": 14,
                    "honest": 1_540_000, "beyond": beyond}
                   for positions, beyond in ((16, 0.5), (32, 0.9))],
@@ -69,12 +75,14 @@ def test_the_page_holdsEveryPart_andWhereItWasMeasured() -> None:
     page = write({**figures(), "others": [figures()]})
     for part in (
         "Measured on 2026-11-29, 2 cores x86_64.",
-        "| 64 new tokens | 49 | 3136 | 0 | 1 | ≤ 5.93e-02 |",
+        "| 64 new tokens | 49 | 3136 | 0 | 0 | 1 | ≤ 5.93e-02 | ≤ 5.88e-02 |",
+        "The first 40 units, 1780 jobs, do not count",
+        "1.68 honest medians off, 22 of 64 positions were beyond a cap",
         "≤ 10.0 %",
         "| bf16, fp32 | 49 | 0 | 1 | 0.87 |",
         "| the int8_row | 100.0 % (83-100) |",
-        "| the int8_row | mixed | 470 | - | 574 |",
-        "| bf16, rows 32 | 16 | 50000 | 200 | 4.25 |",
+        "| the int8_row | mixed | 470, - | 1020, - | 574 |",
+        "| bf16, rows 32 | 64 | 4.25 | 17.5 (fp32, 16 jobs) |",
         "| cheat | verifier | jobs | 16 | 32 |",
         "| noisiest honest draw |  |  | 1.54 | 1.54 |",
         "| the int8_row | fp32 | 14 | 50.0 % | 90.0 % |",
@@ -86,7 +94,9 @@ def test_the_page_holdsEveryPart_andWhereItWasMeasured() -> None:
 
 
 def test_a_profile_withoutCertificate_isSaidToHaveNone() -> None:
-    assert "Not run for this profile." in write({**figures(), "certificate": None})
+    page = write({**figures(), "certificate": None, "tail": None})
+    assert "Not run for this profile." in page
+    assert "No thresholds were taken from such jobs." in page
 
 
 def test_verdicts_ofAnEarlierRun_areTakenUnderTheSameProfileOnly(tmp_path: Path) -> None:

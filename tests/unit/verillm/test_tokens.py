@@ -298,12 +298,12 @@ def test_power_another_seed_or_shifted_positions_are_seen_by_margins() -> None:
 @pytest.mark.parametrize(
     ("statistics", "expected"),
     [
-        (TokenStatistics((5_000,) * 40, (0,), ()), (Outcome.ACCEPT, Reason.NONE)),
-        (TokenStatistics((5_001,) * 40, (0,), ()), (Outcome.REFUND, Reason.MARGIN_MEAN)),
-        (TokenStatistics((5_001,) * 31, (0,), ()), (Outcome.ACCEPT, Reason.NONE)),
-        (TokenStatistics((5_001,) * 32, (0,), ()), (Outcome.REFUND, Reason.MARGIN_MEAN)),
-        (TokenStatistics((5_000 * 32,), (0,), ()), (Outcome.ACCEPT, Reason.NONE)),
-        (TokenStatistics((5_001 * 32,), (0,), ()), (Outcome.REFUND, Reason.MARGIN_MEAN)),
+        (TokenStatistics((5_000,) * 80, (0,), ()), (Outcome.ACCEPT, Reason.NONE)),
+        (TokenStatistics((5_001,) * 80, (0,), ()), (Outcome.REFUND, Reason.MARGIN_MEAN)),
+        (TokenStatistics((5_001,) * 63, (0,), ()), (Outcome.ACCEPT, Reason.NONE)),
+        (TokenStatistics((5_001,) * 64, (0,), ()), (Outcome.REFUND, Reason.MARGIN_MEAN)),
+        (TokenStatistics((5_000 * 32,) * 2, (0,), ()), (Outcome.ACCEPT, Reason.NONE)),
+        (TokenStatistics((5_001 * 32,) * 2, (0,), ()), (Outcome.REFUND, Reason.MARGIN_MEAN)),
         (TokenStatistics((250_001, *[0] * 99), (0,), ()), (Outcome.REFUND, Reason.MARGIN_MAX)),
         (TokenStatistics((250_000, *[0] * 99), (0,), ()), (Outcome.ACCEPT, Reason.NONE)),
         (TokenStatistics((0,), (400_000,), ()), (Outcome.ACCEPT, Reason.NONE)),

@@ -110,9 +110,12 @@ def _bounds(found: Sequence[Judgement]) -> dict[str, Any]:
     prompts = {each.prompt for each in found}
     refused = {each.prompt for each in found if each.outcome is not Outcome.ACCEPT}
     rejected, other = _hits(found)
+    slashed = sum(each.outcome is Outcome.SLASH for each in found)
     return {
         **_counts(found),
+        "slashed": slashed,
         "boundRejected": upper(rejected, len(found)),
+        "boundSlashed": upper(slashed, len(found)),
         "boundNotAccepted": upper(rejected + other, len(found)),
         "prompts": len(prompts),
         "boundPrompts": upper(len(refused), len(prompts)),

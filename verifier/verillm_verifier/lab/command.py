@@ -33,7 +33,6 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--draws", type=int, default=100, help="draws per job and setting")
     options.add_argument("--kept", action="store_true", help="run nothing: judge what is kept")
     options.add_argument("--work", type=Path, help="where runs are kept")
-    options.add_argument("--calibration", type=Path, help="where a calibration keeps its runs")
     options.add_argument("--figures", type=Path, help="write the figures here, as JSON")
     options.add_argument("--judged", type=Path, help="take single jobs' verdicts from figures")
     options.add_argument("--out", type=Path, help="write the page here")
@@ -73,8 +72,7 @@ def _run(options: argparse.Namespace) -> None:
     from verillm_verifier.lab.fixtures import fixtures
     from verillm_verifier.lab.honest import Runs
     from verillm_verifier.lab.report import write
-    from verillm_verifier.lab.study import Study, calibrated, collect
-    from verillm_verifier.runs import Plan
+    from verillm_verifier.lab.study import Study, collect
 
     folder = options.model or cache_home() / "models" / "smollm2-135m-instruct"
     path = options.profile or shipped(folder)
@@ -92,9 +90,6 @@ def _run(options: argparse.Namespace) -> None:
     memory = work / f"votes {folder.name}.json"
     lab = Lab(folder, profile, collect(study, work, _say), memory)
     kept = list(Runs(folder, profile, cache_home() / "certify", options.engine).kept())
-    fitted = calibrated(
-        Plan(folder, options.engine), options.calibration or cache_home() / "calibration"
-    )
     found = {
         "model": {
             "name": folder.name,
@@ -102,15 +97,16 @@ def _run(options: argparse.Namespace) -> None:
             "about": _about(folder),
         },
         "profile": {"hash": _digest(profile), **to_json(profile)},
-        "certificate": certificate_of(path),
+        "certificate": record_of(path, "certificate"),
+        "tail": record_of(path, "tail"),
         "overMany": machine_line(),
         "others": [json.loads(path.read_text("utf-8")) for path in options.also],
     }
     if options.judged is None:
         found |= {"machine": machine_line(), "draws": options.draws}
-        found |= as_json(experiment(lab, _say, options.draws, kept, fitted))
+        found |= as_json(experiment(lab, _say, options.draws, kept))
     else:
-        found = judged(options.judged, found) | many_json(over_many(lab, _say, kept, fitted))
+        found = judged(options.judged, found) | many_json(over_many(lab, _say, kept))
     outputs: dict[Path | None, Callable[[], str]] = {
         options.figures: lambda: json.dumps(found, indent=1) + "\n",
         options.out: lambda: write(found),
@@ -134,9 +130,9 @@ def judged(path: Path, found: dict[str, Any]) -> dict[str, Any]:
     return earlier | found
 
 
-def certificate_of(path: Path) -> Any:
-    """Return what `verillm-audit certify` wrote into a profile's record; None if it never ran."""
-    return json.loads(path.read_text("utf-8")).get("calibration", {}).get("certificate")
+def record_of(path: Path, name: str) -> Any:
+    """Return a part of a profile's record of its calibration; None if there is none."""
+    return json.loads(path.read_text("utf-8")).get("calibration", {}).get(name)
 
 
 def shipped(folder: Path) -> Path:

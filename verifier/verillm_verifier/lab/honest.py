@@ -109,13 +109,13 @@ class Runs:
         for path in sorted(self.home.glob("*.npz")):
             yield from records.read(path, self.profile)
 
-    def long_jobs(self) -> int:
-        """Return how many jobs of the full length are kept."""
+    def long_jobs(self, first: int = 0) -> int:
+        """Return how many jobs of the full length are kept from a unit on."""
         for path in self.home.glob("*.npz"):
             if path not in self.counted:
                 sizes = records.sizes(path)
                 self.counted[path] = sum(new == self.new_tokens for _, _, new in sizes)
-        return sum(self.counted.values())
+        return sum(count for path, count in self.counted.items() if int(path.stem) >= first)
 
 
 def run(runs: Runs, units: Iterable[int], is_over: Callable[[], bool], report: Report) -> None:

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from verillm_verifier.lab.pooled import QUIET_TOKENS, RUNS
+from verillm_verifier.lab.pooled import (
+    LEAST_QUIET,
+    MOST_TOKENS,
+    PLAIN,
+    QUIET_TOKENS,
+    ROUGH,
+    RUNS,
+)
 from verillm_verifier.lab.trials import FEW, MANY
 
 Json = Mapping[str, Any]
@@ -32,9 +39,12 @@ def write(found: Json) -> str:
     page = PAGE.read_text("utf-8").format(
         about=_about(found),
         certificate=_certificate(found.get("certificate")),
+        tail=_tail(found.get("tail")),
         positions=(found.get("certificate") or {}).get("positions", MANY),
         workers=RUNS,
         quiet_tokens=f"{QUIET_TOKENS:,}".replace(",", " "),
+        least_quiet=LEAST_QUIET,
+        most_tokens=f"{MOST_TOKENS:,}".replace(",", " "),
         honest=_honest(rows),
         inferencers=_inferencers(rows),
         over_many=found.get("overMany", found["machine"]),
@@ -63,6 +73,21 @@ def _about(found: Json) -> str:
     )
 
 
+def _tail(seen: Json | None) -> str:
+    """What the calibration took from the first units, and which thresholds lie above it."""
+    if seen is None:
+        return "No thresholds were taken from such jobs."
+    return (
+        f"The first {seen['units']} units, {seen['jobs']} jobs, do not count: they are where the "
+        f"calibration sees what honest work is at its rarest (`verillm_verifier.calibrate_tail`). "
+        f"Now and then a text lets rounding grow along it: at most a draw was "
+        f"{seen['meanOfManyMax'] / 1e6:.2f} honest medians off, {seen['over']['max']} of {MANY} "
+        f"positions were beyond a cap, and a token {seen['marginAboveMax'] / 1e6:.2f} logits "
+        f"behind.\n**What takes a stake lies above all of that by a quarter; what refunds does "
+        f"not**: a refund tier above such texts would let 8-bit caches pass."
+    )
+
+
 def _certificate(stated: Json | None) -> str:
     """The bounds, and what came of each setup and each committee."""
     if stated is None:
@@ -74,9 +99,10 @@ def _certificate(stated: Json | None) -> str:
             each["jobs"],
             each["newTokens"],
             each["rejected"],
+            each["slashed"],
             each["undecided"],
             f"≤ {each['boundRejected']:.2e}",
-            f"≤ {each['boundNotAccepted']:.2e}",
+            f"≤ {each['boundSlashed']:.2e}",
             f"{each['nearest']['q99']:.2f}, {each['nearest']['max']:.2f}",
         )
         for what, each in (
@@ -84,8 +110,8 @@ def _certificate(stated: Json | None) -> str:
             ("of any length", everything),
         )
     ]
-    head = ("jobs", "count", "new tokens", "refused", "undecided", "refused, 95 %",
-            "not accepted, 95 %", "nearest: 99 %, largest of all draws")  # fmt: skip
+    head = ("jobs", "count", "new tokens", "refused", "of them slashed", "undecided",
+            "refused, 95 %", "slashed, 95 %", "nearest: 99 %, largest of all draws")  # fmt: skip
     by = [
         (name, each["jobs"], each["rejected"], each["undecided"], f"{each['nearest']['max']:.2f}")
         for part in ("byWorker", "byVerifiers")
@@ -189,23 +215,36 @@ def _verifiers(rows: Sequence[Json]) -> str:
 
 def _sequential(found: Json) -> str:
     titles = {row["name"]: row["title"] for row in found["rows"]}
-    lines = [
-        (
-            titles.get(each["cheat"], each["cheat"]),
-            each["clique"],
-            each["median"] or "-",
-            each["ninth"] or "-",
-            each["tokens"],
+    ended = {(each["cheat"], each["clique"], each["states"]): each for each in found["alarms"]}
+    lines = []
+    for cheat, clique in dict.fromkeys((name, clique) for name, clique, _ in ended):
+        plain, rough = (ended[cheat, clique, states] for states in (PLAIN, ROUGH))
+        known = (titles.get(cheat, cheat), clique, _tokens(plain), _tokens(rough), plain["tokens"])
+        lines.append(known)
+    head = ("cheat", "verifiers", f"states {PLAIN}", ROUGH, "tokens at hand")
+    return _table(head, lines) + "\n" + _quiet(found["quiet"])
+
+
+def _tokens(alarm: Json) -> str:
+    return f"{alarm['median'] or '-'}, {alarm['ninth'] or '-'}"
+
+
+def _quiet(quiet: Sequence[Json]) -> str:
+    lines = []
+    for setup in dict.fromkeys(each["setup"] for each in quiet):
+        of = [each for each in quiet if each["setup"] == setup]
+        whole = next(each for each in of if not each["verifiers"])
+        worst = max(of, key=lambda each: float(each["highest"]))
+        lines.append(
+            (
+                setup,
+                whole["jobs"],
+                f"{whole['highest']:.3g}",
+                f"{worst['highest']:.3g} ({worst['verifiers'] or 'any'}, {worst['jobs']} jobs)",
+            )
         )
-        for each in found["alarms"]
-    ]
-    head = ("cheat", "verifiers", "tokens to alarm, median", "nine in ten", "tokens at hand")
-    quiet = [
-        (each["setup"], each["jobs"], each["tokens"], each["workers"], f"{each['highest']:.3g}")
-        for each in found["quiet"]
-    ]
-    heads = ("honest setup", "jobs at hand", "tokens of a worker", "workers", "highest odds")
-    return _table(head, lines) + "\n" + _table(heads, quiet)
+    head = ("honest setup", "jobs at hand", "highest odds", "before the worst kinds of verifiers")
+    return _table(head, lines)
 
 
 def _other(other: Json) -> str:
