@@ -238,7 +238,11 @@ def test_a_worker_whoseTokensLose_isSuspected_fromChainAndBundles(
     found = case(Story(cheats={0: ATTACKS["prefilled"]}))
     found.settle(Outcome.ACCEPT, Reason.NONE)
     table, bundles = found.files / "table.json", found.files / "bundles"
-    table.write_text('{"edges": [-1], "ratios": {"cheat": [4.0, -0.01]}}', "utf-8")
+    table.write_text(
+        '{"edges": [-1], "ratios": {"cheat": [4.0, -0.01]},'
+        ' "roughness": {"typical": 9000, "most": 12000}}',
+        "utf-8",
+    )
     bundles.mkdir()
     words = found.words("suspect", "--table", str(table), "--json")
     words[words.index("--bundle") : words.index("--bundle") + 2] = ["--bundles", str(bundles)]

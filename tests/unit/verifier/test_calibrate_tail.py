@@ -36,7 +36,9 @@ PROFILE = CheckProfile(
 )
 PROMPT, NEW = 40, 64
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "lab"
-SHIPPED = Path(verillm.__file__).parent / "data" / "profiles" / "smollm2-135m-instruct.json"
+PROFILES = Path(verillm.__file__).parent / "data" / "profiles"
+SHIPPED = PROFILES / "smollm2-135m-instruct.json"
+MIXED = PROFILES / "smollm2-135m-instruct-mixed.json"
 
 
 def record(ratio: float, over: int = 0, above: int = 0, unit: int = 0) -> Record:
@@ -115,9 +117,12 @@ def rare_job(profile: CheckProfile) -> Record:
     return Record(about, 0, sizes, apart, votes, (), profile)
 
 
+@pytest.mark.parametrize("shipped", [SHIPPED, MIXED], ids=["alone", "mixed"])
 @pytest.mark.parametrize("positions", [16, 32, MANY])
-def test_the_rarest_honest_job_thatWasSeen_losesNoStake_whoeverJudgesIt(positions: int) -> None:
-    job, random = rare_job(read_profile(SHIPPED)), np.random.default_rng(1)
+def test_the_rarest_honest_job_thatWasSeen_losesNoStake_whoeverJudgesIt(
+    positions: int, shipped: Path
+) -> None:
+    job, random = rare_job(read_profile(shipped)), np.random.default_rng(1)
     for _ in range(200):
         committee = random.choice(["bf16", "fp32"], 3).tolist()
         verdict = job.verdict(OWN, committee, challenged(job, positions, random))

@@ -105,10 +105,6 @@ class Lab:
             self._cases[key] = list(self._make(self.groups[group], other_seed))
         return self._cases[key]
 
-    def made(self, group: Group) -> list[Case]:
-        """Return the jobs of a group that is none of the lab's."""
-        return list(self._make(group, other_seed=False))
-
     @property
     def honest(self) -> list[str]:
         """Names of the honest groups."""

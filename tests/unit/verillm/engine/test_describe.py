@@ -150,10 +150,14 @@ def test_shipped_profiles_are_sound() -> None:
 
 
 def test_the_profile_of_a_mixed_network_saw_both_engines_and_is_the_wider() -> None:
-    """The one for torch alone is the default: its certificate and its figures are of it."""
+    """The one for torch alone is the default: its certificate and its figures are of it. Counts of
+    positions do not compare, since each has caps of its own: what they must let pass, both do
+    (`tests/unit/verifier/test_calibrate_tail.py`).
+    """
     alone, mixed = shipped_profile(MODEL).profile, shipped_profile(f"{MODEL}-mixed").profile
     assert mixed.mean_refund > alone.mean_refund and mixed.mean_slash > alone.mean_slash
-    assert mixed.over_refund >= alone.over_refund and mixed.over_slash >= alone.over_slash
+    assert mixed.margin_max_refund >= alone.margin_max_refund
+    assert mixed.margin_max_slash >= alone.margin_max_slash
     runs = json.loads((PROFILES / f"{MODEL}-mixed.json").read_text())["calibration"]["states"]
     assert {"vllm bf16 batched against bf16", "bf16 batched against vllm bf16"} <= {
         line["group"] for line in runs
