@@ -24,9 +24,8 @@ from typing import Any
 from verillm.engine import cache_home
 from verillm.errors import InputError, VeriLLMError
 from verillm_verifier.calibrate_states import POSITIONS
-from verillm_verifier.calibrate_tail import UNITS
 from verillm_verifier.lab.certificate import certificate, judge_all
-from verillm_verifier.lab.command import read_profile
+from verillm_verifier.lab.command import read_profile, record_of
 from verillm_verifier.lab.honest import Runs, run
 from verillm_verifier.machine import machine_line
 
@@ -41,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--positions", type=int, default=POSITIONS, help="challenged positions")
     options.add_argument("--prompts", type=int, default=64, help="jobs of a unit")
     options.add_argument(
-        "--tail", type=int, default=UNITS, help="first units, which thresholds have seen"
+        "--tail", type=int, help="first units, which thresholds have seen (as the profile says)"
     )
     options.add_argument("--minutes", type=float, help="begin no run after so long")
     options.add_argument("--part", default="1/1", metavar="I/N", help="run every Nth unit only")
@@ -68,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     profile = read_profile(options.profile)
+    if options.tail is None:
+        options.tail = (record_of(options.profile, "tail") or {"units": 0})["units"]
     runs = Runs(
         options.model,
         profile,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import verillm
+from tests.unit.verillm import builders
 from verillm.model import CheckProfile, LayerProfile
 from verillm.types import PPM, Outcome, Reason
 from verillm_verifier.calibrate_tail import UNITS, raised
@@ -18,17 +19,12 @@ from verillm_verifier.lab.records import About, Record
 from verillm_verifier.lab.trials import MANY, challenged
 
 LAYER = LayerProfile(-8, (1_000,) * 3, (4_000,) * 3)
-PROFILE = CheckProfile(
-    mean_refund=1_600_000,
+PROFILE = replace(
+    builders.PROFILE,
     mean_slash=2_000_000,
     over_refund=3,
     over_slash=8,
     margin_mean=12_000,
-    margin_max_refund=400_000,
-    margin_max_slash=500_000,
-    mass_epsilon=50_000,
-    logit_tau=400_000,
-    min_positions=8,
     many_positions=MANY,
     mean_refund_many=1_500_000,
     mean_slash_many=1_900_000,

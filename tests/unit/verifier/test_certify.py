@@ -83,10 +83,11 @@ def test_units_thatThresholdsHaveSeen_certifyNothing(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "profile.json"
-    path.write_text(json.dumps({"profile": to_json(profile(2)), "calibration": {}}))
+    record = {"tail": {"units": 1}}
+    path.write_text(json.dumps({"profile": to_json(profile(2)), "calibration": record}))
     asked = ["--model", str(folder), "--profile", str(path), "--engine", "tiny", "--prompts", "2",
              "--new-tokens", "6", "--work", str(tmp_path / "work"), "--positions", "6"]  # fmt: skip
-    assert main([*asked, "--jobs", "2", "--tail", "1"]) == 0
+    assert main([*asked, "--jobs", "2"]) == 0
     said = capsys.readouterr().out
     assert "unit 0" in said and "unit 1" in said
     stated = json.loads(path.read_text("utf-8"))["calibration"]["certificate"]
@@ -114,8 +115,7 @@ def test_the_command_goesOnWhereItStopped_andWritesTheBoundIntoTheProfile(
     path = tmp_path / "profile.json"
     path.write_text(json.dumps({"profile": to_json(profile(2)), "calibration": {"date": "x"}}))
     asked = ["--model", str(folder), "--profile", str(path), "--engine", "tiny", "--prompts", "2",
-             "--new-tokens", "6", "--work", str(tmp_path / "work"), "--positions", "6",
-             "--tail", "0"]  # fmt: skip
+             "--new-tokens", "6", "--work", str(tmp_path / "work"), "--positions", "6"]  # fmt: skip
     assert main([*asked, "--jobs", "1", "--minutes", "0"]) == 1
     assert "no honest jobs" in capsys.readouterr().out
     assert main([*asked, "--jobs", "2"]) == 0

@@ -301,7 +301,9 @@ def _transform(folder: Path, name: str) -> EngineTransform:
         return ATTACKS["windowed"]
     if name == "early_exit":
         depth = read_config(folder).depth
-        return early_exit_after(max(at for at in committed_layers(depth) if at < depth))
+        return early_exit_after(
+            max((at for at in committed_layers(depth) if at < depth), default=0)
+        )
     if name != "whispered":
         return ATTACKS[name]
     tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())
