@@ -20,6 +20,10 @@ CLAMP = 1 << 15
 FARTHEST = 2_000_000
 """The largest distance, ppm; also that of two states that both quantise to nothing."""
 EXPONENT_MASK = 0x7F80
+MOST_RATIO = 2_500_000
+"""What one cell adds to a mean at most, ppm of the honest median. What is spread thin moves every
+cell by less; on rare texts rounding grows along some positions of honest work, and counted in full
+they moved its mean as far as a cheat's. How many positions are far off is the count's to see."""
 FIRST_ZONE = 3
 """Positions 1..3 are far noisier than the rest of a prompt."""
 _EXPONENT_BIAS = 134  # 127, and 7 bits of mantissa below the point
@@ -158,7 +162,7 @@ def compare(
             _by_zone([layer.med for layer in profile.layers], zones),
             _by_zone([layer.cap for layer in profile.layers], zones),
         )
-        total += int((np.minimum(apart, cap) * PPM // med).sum())
+        total += int(ratios(apart, med).sum())
         cells += apart.size
         over += int((apart > cap).any(axis=1).sum())
     return PairStatistics(total, cells, over)
@@ -184,8 +188,14 @@ def compare_one(
 
 
 def ratio(apart: int, layer: LayerProfile, where: int) -> int:
-    """One cell's share of the mean: the capped distance in ppm of the honest median."""
-    return min(apart, layer.cap[where]) * PPM // layer.med[where]
+    """One cell's share of the mean: the distance in ppm of the honest median, at most so much."""
+    return min(apart * PPM // layer.med[where], MOST_RATIO)
+
+
+def ratios(apart: Ints, med: Ints) -> Ints:
+    """`ratio` of every cell."""
+    found: Ints = np.minimum(apart * PPM // med, MOST_RATIO)
+    return found
 
 
 def paper_statistics(x: Sequence[States], y: Sequence[States]) -> PaperStatistics:

@@ -15,8 +15,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from verillm.errors import InputError
 from verillm.model import CheckProfile, LayerProfile, check_profile
-from verillm.statistics import distance, to_floats, zone
+from verillm.statistics import distance, ratios, to_floats, zone
 from verillm.types import PPM, Bits, Ints
 from verillm_verifier.runs import Decode, Job
 
@@ -41,6 +42,8 @@ REFUND_MARGIN_MANY = 1.07
 """Over many positions a draw is near its job's mean, so the largest of a calibration's draws is no
 outlier: held-out seeds reached 1.03 times it at 64 positions, and 1.0 times at 32."""
 SLASH_MARGIN = 1.35
+MAX_MEAN = 2_400_000
+"""The largest mean that a contract takes as a threshold: none passes `statistics.MOST_RATIO`."""
 DECODE = "decode"
 
 
@@ -136,13 +139,13 @@ def simulate(
     cap = np.array([layer.cap for layer in layers]).T
     means, overs, counts = [], [], []
     for each in compared:
-        ratios = (np.minimum(each.apart, cap[each.zones]) * PPM // med[each.zones]).mean(axis=-1)
+        means_of = ratios(each.apart, med[each.zones]).mean(axis=-1)
         over: NDArray[np.bool_] = np.any(each.apart > cap[each.zones], axis=-1)
         last = len(over) - 1
         for _ in range(draws if last >= positions else 1):
             rest = random.permutation(last)[: positions - 1]
             rows = np.append(rest, last)
-            means.append(int(ratios[rows].mean()))
+            means.append(int(means_of[rows].mean()))
             overs.append(int(over[rows].sum()))
             counts.append(len(rows))
     return Drawn(np.array(means), np.array(overs), np.array(counts))
@@ -176,7 +179,12 @@ def thresholds(
     """
     mean = max(int(honest.mean.max()), int(batches.mean.max()))
     over = max(int(each.over.max()) for each in (honest, batches, many))
-    refund, slash = rounded(mean * REFUND_MARGIN), rounded(mean * SLASH_MARGIN)
+    refund, slash = rounded(mean * REFUND_MARGIN), slashed(mean * SLASH_MARGIN)
+    if refund > MAX_MEAN:
+        raise InputError(
+            f"honest runs are up to {mean / PPM:.2f} of their median apart, more than a contract "
+            "takes as a threshold: leave out the setup that differs most"
+        )
     most = int(many.full.max(initial=0))
     profile = CheckProfile(
         mean_refund=refund,
@@ -191,7 +199,7 @@ def thresholds(
         min_positions=MIN_POSITIONS,
         many_positions=POSITIONS if most else 0,
         mean_refund_many=min(rounded(most * REFUND_MARGIN_MANY), refund),
-        mean_slash_many=min(rounded(most * SLASH_MARGIN), slash),
+        mean_slash_many=min(slashed(most * SLASH_MARGIN), slash),
         layers=layers,
     )
     check_profile(profile, len(layers) - 1)
@@ -201,3 +209,8 @@ def thresholds(
 def rounded(value: float) -> int:
     """Return a mean, rounded up to hundredths of the honest median."""
     return -int(-value // 10_000) * 10_000
+
+
+def slashed(value: float) -> int:
+    """Return a slash tier's mean, rounded up, as far as a contract takes it."""
+    return min(MAX_MEAN, rounded(value))

@@ -8,6 +8,8 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 library StatisticsLib {
     uint256 internal constant PPM = 1_000_000;
     uint256 internal constant FARTHEST = 2_000_000;
+    // What a layer of one position adds to a mean at most, ppm of the honest median; how many are far off is counted.
+    uint256 internal constant MOST_RATIO = 2_500_000;
     int256 internal constant CLAMP = 1 << 15;
     uint256 internal constant LANES = 16; // bf16 values in a word
     uint256 private constant EXPONENTS =
@@ -82,10 +84,8 @@ library StatisticsLib {
             uint256 e = layer == last
                 ? between(x.finalState, y.finalState, profile.scale)
                 : between(x.slices[from:from + width], y.slices[from:from + width], profile.scale);
-            uint256 cap = profile.cap[at];
-            if (e > cap) over = true;
-            // At most 5e11 a layer, so 33 of them fit.
-            sum += uint64(Math.min(e, cap) * PPM / profile.med[at]);
+            if (e > profile.cap[at]) over = true;
+            sum += uint64(Math.min(e * PPM / profile.med[at], MOST_RATIO));
         }
     }
 

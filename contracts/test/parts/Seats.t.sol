@@ -115,7 +115,7 @@ contract SeatsTest is Network {
         spec.profile.meanRefund = 999_999;
         _expectBounds(spec, "meanRefund");
         spec = _spec();
-        spec.profile.meanSlash = 10_000_001;
+        spec.profile.meanSlash = 2_400_001;
         _expectBounds(spec, "meanSlash");
         spec = _spec();
         spec.profile.meanSlash = spec.profile.meanRefund - 1;

@@ -68,7 +68,7 @@ def profile(layers: int) -> CheckProfile:
     layer = LayerProfile(scale=-10, med=(10_000,) * 3, cap=(60_000,) * 3)
     return CheckProfile(
         mean_refund=1_500_000,
-        mean_slash=3_000_000,
+        mean_slash=2_400_000,
         over_refund=0,
         over_slash=2,
         margin_mean=5_000,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from verillm.engine.describe import read_profile
 from verillm.engine.tiny import write_folder
-from verillm.model import check_profile
+from verillm.errors import InputError
+from verillm.model import LayerProfile, check_profile
 from verillm_verifier import runs
 from verillm_verifier.calibrate import main
+from verillm_verifier.calibrate_states import FEW_POSITIONS, MAX_MEAN, Drawn, thresholds
 
 ARGUMENTS = ("--engine", "tiny", "--prompts", "4", "--new-tokens", "40")
 
@@ -51,6 +54,18 @@ def test_honest_runs_pass_and_cheats_do_not(
     assert calibrate(folder, again) == 0
     assert capsys.readouterr().out.count("kept from before") == first.count("] ")
     assert again.read_text() == out.read_text()
+
+
+def test_thresholds_thatNoContractTakes_areNotWritten() -> None:
+    def drawn(mean: int) -> Drawn:
+        return Drawn(np.array([mean]), np.array([0]), np.array([FEW_POSITIONS]))
+
+    layers = (LayerProfile(-8, (1_000,) * 3, (4_000,) * 3),) * 3
+    far = drawn(2_000_000)
+    profile = thresholds(far, far, far, layers)
+    assert (profile.mean_refund, profile.mean_slash) == (2_100_000, MAX_MEAN)
+    with pytest.raises(InputError, match=r"2\.30 of their median"):
+        thresholds(drawn(2_300_000), far, far, layers)
 
 
 def test_a_missing_folder_is_refused_before_hours_of_work(folder: Path, tmp_path: Path) -> None:

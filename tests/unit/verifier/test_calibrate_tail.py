@@ -1,18 +1,17 @@
 """The tail of honest work: what takes a stake lies above all of it, what refunds above most."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import verillm
+from tests.unit.verifier.kept import rare_job
 from tests.unit.verillm import builders
-from verillm.model import CheckProfile, LayerProfile
+from verillm.model import LayerProfile
 from verillm.types import PPM, Outcome, Reason
-from verillm_verifier.calibrate_tail import UNITS, raised
+from verillm_verifier.calibrate_tail import RARE, UNITS, raised
 from verillm_verifier.lab.command import read_profile
 from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.records import About, Record
@@ -31,7 +30,6 @@ PROFILE = replace(
     layers=(LAYER, LAYER),
 )
 PROMPT, NEW = 40, 64
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "lab"
 PROFILES = Path(verillm.__file__).parent / "data" / "profiles"
 SHIPPED = PROFILES / "smollm2-135m-instruct.json"
 MIXED = PROFILES / "smollm2-135m-instruct-mixed.json"
@@ -59,12 +57,10 @@ def test_quiet_jobs_raiseNothing() -> None:
     assert seen is not None and (seen["jobs"], seen["units"]) == (30, UNITS)
 
 
-def test_what_takesAStake_liesAboveEveryJob_andWhatRefundsDoesNot() -> None:
+def test_what_takesAStake_liesAboveEveryJob_byAQuarter() -> None:
     higher, seen = raised(PROFILE, [record(1.8, above=800_000)], 1)
     assert (higher.mean_slash, higher.mean_slash_many) == (2_250_000, 2_250_000)
     assert higher.margin_max_slash == 1_000_000
-    assert (higher.mean_refund, higher.mean_refund_many) == (1_600_000, 1_500_000)
-    assert higher.margin_max_refund == PROFILE.margin_max_refund
     assert seen is not None
     assert (seen["meanMax"], seen["meanOfManyMax"], seen["marginAboveMax"]) == (
         1_800_000,
@@ -73,44 +69,53 @@ def test_what_takesAStake_liesAboveEveryJob_andWhatRefundsDoesNot() -> None:
     )
 
 
-def test_positions_beyondACap_refundOneJobInAThousand_andTakeNoStake() -> None:
-    rare = [record(1.0)] * 1_500 + [record(1.0, over=30)]
-    higher, seen = raised(PROFILE, rare, 1)
-    assert higher.over_refund == PROFILE.over_refund
-    assert seen is not None and seen["over"]["q999"] == 0
+def test_no_mean_isHeldToMore_thanAContractTakes() -> None:
+    higher, _ = raised(PROFILE, [record(2.2)], 1)
+    assert (higher.mean_slash, higher.mean_slash_many) == (2_400_000, 2_400_000)
+
+
+def test_means_thatOneDrawInSoManyReaches_areNoReasonToRefund() -> None:
+    common, seen = raised(PROFILE, [record(1.0)] * 100 + [record(1.7)], 1)
+    assert (common.mean_refund, common.mean_refund_many) == (1_740_000, 1_740_000)
+    assert seen is not None and seen["meanOfManyUsual"] == 1_700_000
+    rare, seen = raised(PROFILE, [record(1.0)] * RARE + [record(1.7)], 1)
+    assert (rare.mean_refund, rare.mean_refund_many) == (1_600_000, 1_500_000)
+    assert seen is not None and seen["meanOfManyUsual"] == 1_000_000
+
+
+def test_one_job_inSoMany_isRefunded_forItsPositionsAndItsMargins_andNoStakeIsTaken() -> None:
+    odd = record(1.0, over=30, above=2_000_000)
+    higher, seen = raised(PROFILE, [record(1.0)] * (RARE - 1) + [odd], 1)
+    assert (higher.over_refund, higher.margin_mean) == (PROFILE.over_refund, PROFILE.margin_mean)
+    assert higher.margin_max_refund == PROFILE.margin_max_refund
+    assert higher.margin_max_slash == 2_500_000
+    assert seen is not None and seen["over"]["allButRare"] == 0
     most = seen["over"]["max"]
     assert 14 <= most <= 26
     assert higher.over_slash == -int(-most * 1.25 // 1)
-    common, _ = raised(PROFILE, [record(1.0)] * 100 + [record(1.0, over=30)], 1)
-    assert common.over_refund > 14
+
+
+@pytest.mark.parametrize("others", [[100, 0], [RARE - 1, 1]])
+def test_what_moreJobsShow_isAboveTheRefundTier(others: list[int]) -> None:
+    """One of a hundred, and a second one of three thousand."""
+    quiet, again = others
+    odd = record(1.0, over=30, above=2_000_000)
+    higher, _ = raised(PROFILE, [record(1.0)] * quiet + [odd] * (1 + again), 1)
+    assert 14 <= higher.over_refund <= 26
+    assert higher.margin_max_refund == 2_500_000
+    assert higher.margin_mean == 40_000
 
 
 def test_one_loss_inAShortAnswer_isNoMeanThatRefunds() -> None:
     """640 000 over 64 tokens; its one job is all that there is."""
     higher, seen = raised(PROFILE, [record(1.0, above=640_000)], 1)
-    assert seen is not None and seen["marginMeanQ999"] == 10_000
+    assert seen is not None and seen["marginMean"]["max"] == 10_000
     assert higher.margin_mean == 13_000
-    rare, _ = raised(PROFILE, [record(1.0)] * 1_500 + [record(1.0, above=3_200_000)], 1)
-    assert rare.margin_mean == PROFILE.margin_mean
 
 
 def test_the_count_neverTakesAStake_withinHalfOfThePositions() -> None:
     higher, _ = raised(PROFILE, [record(1.0, over=60)], 1)
     assert higher.over_slash == max(MANY // 2, higher.over_refund)
-
-
-def rare_job(profile: CheckProfile) -> Record:
-    """An honest float32 worker's job of made-up words, as verifiers in bfloat16 and float32 saw."""
-    found: dict[str, Any] = json.loads((FIXTURES / "tail.json").read_text("utf-8"))
-    kinds = ("bf16", "fp32")
-    apart = {(kind, OWN): np.array(found["apart"][kind]) for kind in kinds}
-    apart["bf16", "fp32"] = np.array(found["between"])
-    votes = {
-        kind: tuple((margin, above, outside) for margin, above, outside in found["votes"][kind])
-        for kind in kinds
-    }
-    about, sizes = About(0, found["worker"], kinds, 1), (found["promptTokens"], found["newTokens"])
-    return Record(about, 0, sizes, apart, votes, (), profile)
 
 
 @pytest.mark.parametrize("shipped", [SHIPPED, MIXED], ids=["alone", "mixed"])

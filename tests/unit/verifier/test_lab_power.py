@@ -11,15 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-import verillm
+import verillm.statistics
+from tests.unit.verifier.kept import rare_job
 from verillm.model import CheckProfile
 from verillm.statistics import PairStatistics, ratio
 from verillm.tokens import TokenStatistics, judge_tokens
-from verillm.types import Outcome
+from verillm.types import PPM, Outcome
 from verillm.verdict import PartyStatus, decide
 from verillm_verifier.lab.command import read_profile
+from verillm_verifier.lab.judged import OWN
+from verillm_verifier.lab.trials import MANY, challenged
 
 NAME = "smollm2-135m-instruct.json"
 PROFILE = read_profile(Path(verillm.__file__).parent / "data" / "profiles" / NAME)
@@ -131,6 +135,12 @@ def _of_states(profile: CheckProfile) -> list[str]:
         for verifier in range(len(job["apart"]))
         if slashes(statistics(noisier(job), verifier, profile), profile)
     ]
+    rare, random = rare_job(profile), np.random.default_rng(1)
+    if any(
+        rare.verdict(OWN, ("bf16",) * 3, challenged(rare, MANY, random)).outcome is Outcome.SLASH
+        for _ in range(20)
+    ):
+        wrong.append("honest work on a rare text is slashed")
     wrong += [
         f"{kind} passes"
         for kind, least in CAUGHT_BY_STATES.items()
@@ -232,7 +242,7 @@ TIGHTENED: dict[str, Change] = {
     "mean_slash_many": scaled("mean_slash_many", 0.8),
     "over_refund": lambda p: replace(p, over_refund=0, layers=layers("cap", 0.75)(p).layers),
     "mean_slash": lambda p: scaled("mean_slash", 0.8)(few_only(p)),
-    "over_slash": lambda p: replace(p, over_slash=p.over_refund),
+    "over_slash": lambda p: replace(p, over_slash=p.over_slash // 2),
     "margin_mean": scaled("margin_mean", 0.1),
     "margin_max_refund": scaled("margin_max_refund", 0.3),
     "margin_max_slash": scaled("margin_max_slash", 0.1),
@@ -310,3 +320,25 @@ def test_power_jobs_ofFewerPositionsThanTheProfileAsks_areUndecided() -> None:
     assert PROFILE.min_positions >= 4
     assert decide(statuses, all_pairs, few, PROFILE, 1).outcome is Outcome.INCONCLUSIVE
     assert decide(statuses, all_pairs, enough, PROFILE, 1).outcome is Outcome.ACCEPT
+
+
+def rare_means() -> list[int]:
+    """Means of draws of the rare honest job."""
+    job, random = rare_job(PROFILE), np.random.default_rng(1)
+    cells = job.cells(OWN, "bf16")
+    return [cells.at(challenged(job, MANY, random)).mean for _ in range(20)]
+
+
+def test_power_a_cell_thatCountsInFull_wouldRefuseARareText_byItsMean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert max(rare_means()) < PROFILE.mean_slash_many
+    assert np.median(rare_means()) < PROFILE.mean_refund_many
+    monkeypatch.setattr(verillm.statistics, "MOST_RATIO", 100 * PPM)
+    assert min(rare_means()) > PROFILE.mean_refund_many
+
+
+def test_power_a_cell_thatCountsForLess_letsInt8Pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verillm.statistics, "MOST_RATIO", 3 * PPM // 2)
+    found = violations(PROFILE)
+    assert "int8_row is not slashed" in found and "int8_group passes" in found

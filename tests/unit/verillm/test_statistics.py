@@ -11,6 +11,7 @@ from verillm.errors import InputError
 from verillm.model import CheckProfile, LayerProfile
 from verillm.statistics import (
     FARTHEST,
+    MOST_RATIO,
     PairStatistics,
     PaperStatistics,
     States,
@@ -165,7 +166,7 @@ def test_over_counts_positions_not_cells() -> None:
     y.finals[1] ^= np.uint16(0x8000)
     found = compare([x], [y], PROFILE, [2])
     assert (found.over, found.cells) == (1, 9)
-    assert found.sum == 3 * (60_000 * 10**6 // 15_000)
+    assert found.sum == 3 * MOST_RATIO
 
 
 def test_a_distance_of_just_its_cap_is_not_over_it() -> None:

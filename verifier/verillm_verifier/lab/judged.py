@@ -17,9 +17,9 @@ import numpy as np
 
 from verillm.model import CheckProfile
 from verillm.roughness import squares
-from verillm.statistics import PairStatistics, zone
+from verillm.statistics import PairStatistics, ratios, zone
 from verillm.tokens import TokenStatistics, Vote, collected, judge_tokens, majority
-from verillm.types import PPM, Ints, Mask, Outcome, Reason
+from verillm.types import Ints, Mask, Outcome, Reason
 from verillm.verdict import PartyStatus, Verdict, decide
 
 INFERENCER = 0
@@ -138,6 +138,5 @@ class Judged(ABC):
             nothing = np.zeros(len(med), np.int64)
             return Cells(nothing, nothing > 0, med.shape[1])
         apart = self.apart(one, other)
-        ratios = np.minimum(apart, cap) * PPM // med
         over: Mask = np.any(apart > cap, axis=-1)
-        return Cells(ratios.sum(axis=-1), over, med.shape[1])
+        return Cells(ratios(apart, med).sum(axis=-1), over, med.shape[1])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from verillm_verifier.calibrate_tail import RARE
 from verillm_verifier.lab.pooled import (
     LEAST_QUIET,
     MOST_TOKENS,
@@ -83,8 +84,10 @@ def _tail(seen: Json | None) -> str:
         f"Now and then a text lets rounding grow along it: at most a draw was "
         f"{seen['meanOfManyMax'] / 1e6:.2f} honest medians off, {seen['over']['max']} of {MANY} "
         f"positions were beyond a cap, and a token {seen['marginAboveMax'] / 1e6:.2f} logits "
-        f"behind.\n**What takes a stake lies above all of that by a quarter; what refunds does "
-        f"not**: a refund tier above such texts would let 8-bit caches pass."
+        f"behind.\n**What takes a stake lies above all of that by a quarter; what refunds lies "
+        f"above all but one of these jobs** in {RARE} ({seen['over']['allButRare']} positions, "
+        f"{seen['margin']['allButRare'] / 1e6:.2f} logits): a refund tier above such texts would "
+        f"let cut contexts and other temperatures pass."
     )
 
 

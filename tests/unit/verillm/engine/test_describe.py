@@ -139,7 +139,7 @@ def test_a_head_that_does_more_has_no_token_proof(copy: Path) -> None:
 
 
 def test_shipped_profiles_are_sound() -> None:
-    for name, layers, positions in (("tiny", 2, 32), (MODEL, 3, 64), (f"{MODEL}-mixed", 3, 32)):
+    for name, layers, positions in (("tiny", 2, 32), (MODEL, 3, 64), (f"{MODEL}-mixed", 3, 64)):
         calibrated = shipped_profile(name)
         check_profile(calibrated.profile, layers)
         assert calibrated.terms.positions == positions
