@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from verillm.engine import Engine, open_engine
+from verillm.engine import Engine, EngineTransform, open_engine
 from verillm.engine.config import read_config
 from verillm.engine.describe import shipped_profile
 from verillm.engine.tiny import TinyEngine, write_folder
@@ -20,7 +20,7 @@ from verillm.statistics import States, compare
 from verillm.task import Item, Task
 from verillm.trace import Trace, TraceItem, commit
 from verillm_verifier.attacks import ATTACKS
-from verillm_verifier.attacks.weights import early_exit_after, quantise
+from verillm_verifier.attacks.weights import coarse_after, early_exit_after, quantise
 from verillm_verifier.replay import Run, local_task, prefill
 
 WAIT = 60
@@ -125,9 +125,12 @@ def test_a_nucleus_that_was_asked_is_ignored(folder: Path, honest: Engine, task:
     assert all(agrees(honest, asked, item) for item in lie.items)
 
 
-def test_an_early_exit_leaves_the_states_before_it_true(folder: Path, task: Task) -> None:
+@pytest.mark.parametrize("behind", [early_exit_after, coarse_after])
+def test_what_cheats_behind_a_layer_leaves_the_states_before_it_true(
+    behind: Callable[[int], EngineTransform], folder: Path, task: Task
+) -> None:
     first, depth = committed_layers(read_config(folder).depth)
-    engine = open_engine(folder, kind="tiny", transform=early_exit_after(first))
+    engine = open_engine(folder, kind="tiny", transform=behind(first))
     engine.start()
     early = engine.submit(task, lambda *_: None).result(WAIT).items[0]
     engine.close()

@@ -26,7 +26,7 @@ from verillm_verifier.lab.experiment import Lab, judge_trial, sequential
 from verillm_verifier.lab.figures import Share, interval
 from verillm_verifier.lab.honest import CASTS, WORKERS, Runs, run
 from verillm_verifier.lab.judged import OWN
-from verillm_verifier.lab.matrix import HONEST, TITLES
+from verillm_verifier.lab.matrix import HONEST, TITLES, inferencers
 from verillm_verifier.lab.records import Record
 from verillm_verifier.lab.study import CHEATS, DECODERS, LENGTHS, Group, Study, collect
 from verillm_verifier.lab.trials import Role, Trial, tokens_needed
@@ -99,6 +99,17 @@ def test_power_the_lab_seesInt4ByItsStates_andColdSamplingByItsTokens(lab: Lab) 
         Reason.MARGIN_MAX,
         Reason.MARGIN_MEAN,
     }
+
+
+def test_of_a_cheat_thatTokensShow_longAnswersAreJudgedByThemselves(lab: Lab) -> None:
+    longest = max(case.new_tokens for case in lab.cases("temperature"))
+    trial = Trial("", "", Role.INFERENCER, "temperature", least=longest)
+    wanted = [case for case in lab.cases("temperature") if case.new_tokens == longest]
+    row = judge_trial(lab, trial, 2)
+    assert (row.jobs, row.tokens) == (len(wanted), longest * len(wanted))
+    assert row.results[0].caught.draws == 2 * len(wanted)
+    long = [trial for trial in inferencers(lab.cheats) if trial.least]
+    assert [(trial.group, trial.least) for trial in long] == [("temperature", 64)]
 
 
 def test_a_lying_verifier_isNamed_andTheJobAccepted(lab: Lab) -> None:

@@ -98,6 +98,23 @@ def early_exit_after(layers: int) -> EngineTransform:
 early_exit = early_exit_after(LAST_COMMITTED)
 
 
+def coarse_after(layers: int) -> EngineTransform:
+    """Return the attack that serves the layers behind so many in 4 bits, and those before truly.
+
+    Behind the last committed layer only the final states show it, a part of the mean.
+    """
+    coarse = quantised(4, 32)
+
+    def transform(name: str, weight: Floats) -> Floats:
+        found = LAYER.search(name)
+        return coarse(name, weight) if found and int(found[1]) >= layers else weight
+
+    return lambda make: make(transform)
+
+
+late_int4 = coarse_after(LAST_COMMITTED)
+
+
 def tuned(make: EngineMaker) -> Engine:
     """Serve another version of the model, as a short fine-tuning leaves it."""
     return make(drifted(DRIFT))

@@ -171,6 +171,7 @@ def experiment(
     """Judge every trial, and pool what hides in one job."""
     liars = [name for name in lab.groups[HONEST].checks if name.startswith("quantised ")]
     trials = [*honest(lab.honest), *inferencers(lab.cheats), *verifiers(liars)]
+    trials = [trial for trial in trials if _has_long(lab, trial)]
     rows = []
     for number, trial in enumerate(trials, 1):
         rows.append(judge_trial(lab, trial, draws))
@@ -180,6 +181,10 @@ def experiment(
     report("how much freedom the tolerance leaves")
     freedom = pooled.freedom(lab.cases(HONEST)[::2], "bf16", lab.head)
     return Findings(tuple(rows), freedom, over_many(lab, report, kept))
+
+
+def _has_long(lab: Lab, trial: Trial) -> bool:
+    return any(case.new_tokens >= trial.least for case in lab.cases(trial.group, trial.seed))
 
 
 def over_many(lab: Lab, report: Callable[[str], None], kept: Sequence[Record] = ()) -> Many:
@@ -195,7 +200,7 @@ def over_many(lab: Lab, report: Callable[[str], None], kept: Sequence[Record] = 
 
 def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
     """Run one trial in every setting."""
-    cases = lab.cases(trial.group, trial.seed)
+    cases = [c for c in lab.cases(trial.group, trial.seed) if c.new_tokens >= trial.least]
     settings = SETTINGS if trial.role is Role.INFERENCER else ALL_KINDS
     results = tuple(run(trial, cases, setting, draws, SEED) for setting in settings)
     jobs, tokens = len(cases), sum(case.new_tokens for case in cases)

@@ -18,6 +18,7 @@ TITLES = {
     "skipped": "two layers skipped",
     "shallow": "another, smaller model: every second layer",
     "early_exit": "early exit, behind the last committed layer",
+    "late_int4": "int4 weights behind the last committed layer only",
     "tuned": "another version: weights off by 3 %",
     "whispered": "other system prompt",
     "other_prompt": "other prompt of the same length",
@@ -33,6 +34,9 @@ TITLES = {
 }
 PREFILLED = ("int4", "int8_row", "int8_group", "fp8", "cache8", "skipped", "shallow")
 """Cheats that also decode cheaply and then prefill with the true model."""
+LONG = 64
+SHOWS_IN_TOKENS = ("temperature",)
+"""Cheats that only their tokens show: how often is told of long answers by themselves, too."""
 FORGED = {
     "garbage": "random states",
     "shuffled": "true values at wrong dimensions",
@@ -69,6 +73,17 @@ def inferencers(groups: Sequence[str]) -> list[Trial]:
     ]
     forged = [Trial(name, title, Role.INFERENCER, HONEST, name) for name, title in FORGED.items()]
     helped = [trial for trial in _helped() if trial.group in groups]
+    long = [
+        Trial(
+            f"{name} {LONG}",
+            f"the same, answers of {LONG} tokens",
+            Role.INFERENCER,
+            name,
+            least=LONG,
+        )
+        for name in SHOWS_IN_TOKENS
+    ]
+    own = [each for trial in own for each in (trial, *(x for x in long if x.group == trial.name))]
     return [
         *own,
         Trial("other seed", "sampled under a seed of its own (best of n)", Role.INFERENCER,

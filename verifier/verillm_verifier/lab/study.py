@@ -23,7 +23,7 @@ from verillm.request import Sampling
 from verillm.task import Item
 from verillm_verifier.attacks import ATTACKS
 from verillm_verifier.attacks.caches import SINKS, WINDOW, whispered_with
-from verillm_verifier.attacks.weights import early_exit_after
+from verillm_verifier.attacks.weights import coarse_after, early_exit_after
 from verillm_verifier.replay import Run, prefill
 from verillm_verifier.runs import (
     Job,
@@ -50,8 +50,8 @@ PLAIN_CHECKERS = ("bf16", "fp32")
 """What checks a cheat that shows in one job."""
 CHEATS = (
     "int8_row", "int8_group", "cache8", "lukewarm", "int4", "fp8", "skipped", "shallow",
-    "early_exit", "tuned", "whispered", "other_prompt", "one_token_off", "forgot_one", "windowed",
-    "clipped", "temperature", "narrowed", "widened", "swapped",
+    "early_exit", "late_int4", "tuned", "whispered", "other_prompt", "one_token_off", "forgot_one",
+    "windowed", "clipped", "temperature", "narrowed", "widened", "swapped",
 )  # fmt: skip
 ASKED = {"widened": Sampling.of(1.0, top_p=0.9)}
 """What is asked of a cheat that would not deviate from plain sampling."""
@@ -59,6 +59,8 @@ LENGTHS = {"windowed": range(2 * (SINKS + WINDOW), 1 << 20),
            "clipped": range(SINKS + WINDOW + 1, 2 * (SINKS + WINDOW))}  # fmt: skip
 """Prompt lengths of which a cheat is run. Who cuts the context saves memory on long prompts, where
 most of it goes; on short ones the same cut forgets next to nothing, which is a row of its own."""
+BEHIND = {"early_exit": early_exit_after, "late_int4": coarse_after}
+"""Cheats behind the last committed layer, wherever a model has it."""
 SUBTLE = frozenset({"int8_row", "int8_group", "cache8", "lukewarm"})
 """Those that hide in one job: the sequential test wants more of their tokens."""
 QUANTISED = ("int8_row", "int4")
@@ -294,16 +296,14 @@ def _chosen(plan: Plan, lengths: range | None, count: int) -> tuple[Item, ...]:
 
 
 def _transform(folder: Path, name: str) -> EngineTransform:
-    """Return an attack; the hidden prompt is one in the model's own words, an early exit is behind
-    the last layer that is committed and not the model's last.
+    """Return an attack; the hidden prompt is one in the model's own words, early exits and coarse
+    last layers are behind the last layer that is committed and not the model's last.
     """
     if name == "clipped":
         return ATTACKS["windowed"]
-    if name == "early_exit":
+    if name in BEHIND:
         depth = read_config(folder).depth
-        return early_exit_after(
-            max((at for at in committed_layers(depth) if at < depth), default=0)
-        )
+        return BEHIND[name](max((at for at in committed_layers(depth) if at < depth), default=0))
     if name != "whispered":
         return ATTACKS[name]
     tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())

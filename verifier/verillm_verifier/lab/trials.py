@@ -47,6 +47,8 @@ class Trial:
     fixed: tuple[str, ...] = ()
     seed: bool = False
     """Judged under another seed than it was sampled with."""
+    least: int = 0
+    """Only jobs of at least so many new tokens."""
 
 
 @dataclass(frozen=True, slots=True)
