@@ -1,15 +1,13 @@
 """Write tests/vectors/*.json from the Python reference: one truth that pytest and forge both read.
 
-Usage: python tools/make_vectors.py [FOLDER]
-
 Hashes and bytes are 0x hex, integers over 53 bits decimal strings. Arrays are flat and parallel;
 where entries differ in length, they stand one after the other and a `…Counts` array says how many
 belong to each case. Everything is a pure function of the constants below.
 """
 
+import argparse
 import json
 import random
-import sys
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import combinations
@@ -719,4 +717,6 @@ def bounds() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:2]))
+    options = argparse.ArgumentParser(prog="make_vectors", description=__doc__)
+    options.add_argument("folder", type=Path, nargs="?", default=FOLDER)
+    main(options.parse_args().folder)

@@ -2,7 +2,7 @@
 
     python -m verillm_verifier.calibrate --model FOLDER --out PROFILE.json
 
-What was run, seen and decided is written beside the profile.
+What was run, seen and decided is written beside the profile, and drawn.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from verillm.engine import cache_home
-from verillm.errors import InputError, VeriLLMError
+from verillm.errors import InputError, MissingTool, VeriLLMError
 from verillm.head import HeadRows
 from verillm.model import CheckProfile
 from verillm.schema import to_json
 from verillm.tokens import judge_tokens
 from verillm.types import PPM, Ints, Outcome
+from verillm_verifier.calibrate_picture import draw, histograms
 from verillm_verifier.calibrate_states import (
     CAP_MARGIN,
     CAP_QUANTILE,
@@ -48,7 +49,7 @@ from verillm_verifier.calibrate_states import (
 from verillm_verifier.calibrate_tail import raised
 from verillm_verifier.calibrate_tokens import TokenRow, token_profile
 from verillm_verifier.lab.honest import Runs
-from verillm_verifier.runs import Decode, Plan, collect, items_of
+from verillm_verifier.runs import Decode, Plan, Report, collect, items_of
 
 
 def group_of(compared: Compared) -> str:
@@ -172,6 +173,7 @@ def calibrate(
                 "meanOfMany": _spread(many.full) if len(many.full) else None,
             },
             "tail": seen,
+            "histograms": histograms(compared, rows, layers, np.random.default_rng(plan.seed)),
             "states": state_table(compared, profile, POSITIONS, plan.seed),
             "tokens": token_table(rows),
         },
@@ -258,6 +260,7 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="verillm-audit calibrate", description=__doc__)
     options.add_argument("--model", type=Path, required=True, help="model folder")
     options.add_argument("--out", type=Path, required=True, help="profile to write")
+    options.add_argument("--picture", type=Path, help="where to draw it (beside the profile)")
     options.add_argument("--work", type=Path, default=None, help="where runs are kept meanwhile")
     options.add_argument("--engine", choices=("torch", "tiny"), default="torch")
     options.add_argument(
@@ -296,6 +299,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     partial.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     partial.replace(options.out)
     show(table(result))
+    return _draw(result, options.picture or options.out.with_suffix(".svg"), show)
+
+
+def _draw(result: dict[str, Any], picture: Path, show: Report) -> int:
+    """Draw what was seen; without matplotlib the profile is written all the same."""
+    try:
+        draw(result, picture)
+    except MissingTool as error:
+        show(f"not drawn: {error} {error.remedy}")
+        return 0
+    show(f"wrote {picture}")
     return 0
 
 

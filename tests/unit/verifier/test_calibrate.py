@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from verillm.errors import InputError
 from verillm.model import LayerProfile, check_profile
 from verillm_verifier import runs
 from verillm_verifier.calibrate import main
+from verillm_verifier.calibrate_picture import main as redraw
 from verillm_verifier.calibrate_states import FEW_POSITIONS, MAX_MEAN, Drawn, thresholds
 
 ARGUMENTS = ("--engine", "tiny", "--prompts", "4", "--new-tokens", "40")
@@ -54,6 +56,42 @@ def test_honest_runs_pass_and_cheats_do_not(
     assert calibrate(folder, again) == 0
     assert capsys.readouterr().out.count("kept from before") == first.count("] ")
     assert again.read_text() == out.read_text()
+
+
+def test_what_wasSeen_isDrawnBesideTheProfile_andAgainFromItsRecord(
+    folder: Path, tmp_path: Path
+) -> None:
+    out, again = tmp_path / "profile.json", tmp_path / "again.svg"
+    assert calibrate(folder, out) == 0
+    picture = out.with_suffix(".svg").read_text()
+    for label in ("honest", "int4", "prefilled", "refund", "slash"):
+        assert f">{label}</text>" in picture
+    assert redraw([str(out), str(again)]) == 0
+    assert again.read_text() == picture
+    document = json.loads(out.read_text())
+    seen = document["calibration"]["histograms"]["means"]
+    refund = document["profile"]["meanRefundMany"] or document["profile"]["meanRefund"]
+    beyond = [low >= refund for low in seen["borders"][:-1]]
+    shares = {name: np.average(beyond, weights=of) for name, of in seen["counts"].items()}
+    assert (shares["honest"], shares["prefilled"], shares["int4"]) == (0, 0, 1)
+    margins = document["calibration"]["histograms"]["margins"]["counts"]
+    tokens = {line["run"]: line["jobs"] for line in document["calibration"]["tokens"]}
+    assert sum(margins["int4"]) == tokens["int4"]
+    assert sum(map(sum, margins.values())) == sum(tokens.values())
+
+
+def test_without_matplotlib_theProfileIsWritten_andThePictureIsLeftOut(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    out = tmp_path / "profile.json"
+    assert calibrate(folder, out) == 0
+    assert out.is_file() and not out.with_suffix(".svg").exists()
+    assert "not drawn: matplotlib" in capsys.readouterr().out
+    assert redraw([str(out), str(tmp_path / "again.svg")]) == 1
 
 
 def test_thresholds_thatNoContractTakes_areNotWritten() -> None:
