@@ -25,7 +25,7 @@ from verillm.trace import Trace
 from verillm.types import Hash32, JobId, Outcome, Reason, TaskId
 from verillm.verdict import Verdict, judge
 from verillm_verifier.attacks import ATTACKS
-from verillm_verifier.replay import local_task, replay
+from verillm_verifier.replay import Run, local_task, prefill, replay
 from verillm_verifier.runs import Plan, items_of
 
 pytestmark = [
@@ -142,6 +142,22 @@ def test_joining_and_leaving_changes_no_token_in_float32(engines: Open, task: Ta
     together = [engine.submit(each, lambda _item, _index, _token: None) for each in tasks]
     for one, future in zip(alone, together, strict=True):
         assert one.items[0].tokens == future.result(WAIT).items[0].tokens
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_other_thread_counts_change_no_bit(engines: Open, task: Task, dtype: str) -> None:
+    """So calibrations run on as many as there are: more kinds of workers would be the same kind."""
+    one, *others = [engines(dtype=dtype, threads=threads) for threads in (1, 2, 3)]
+    decoded = run(one, task)
+    again = [
+        Run(done.tokens, given.seed) for done, given in zip(decoded.items, task.items, strict=True)
+    ]
+    prefilled = prefill(one, again)
+    for engine in others:
+        for expected, found in ((decoded, run(engine, task)), (prefilled, prefill(engine, again))):
+            for here, there in zip(expected.items, found.items, strict=True):
+                assert here.tokens == there.tokens
+                assert (here.slices == there.slices).all() and (here.finals == there.finals).all()
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
