@@ -1,11 +1,12 @@
 """The tail of honest work: what a calibration's hundred jobs do not show, and some thousands do.
 
-Now and then a text lets rounding grow along it. Of some 3500 honest jobs of the default model one,
+Now and then a text lets rounding grow along it. Of some 5000 honest jobs of the default model one,
 made-up words at temperature 1, had a quarter of its positions beyond a cap in the last layers, and
 a margin of 0.73 logits: thresholds from a calibration alone would have taken its honest worker's
 stake. A refund tier above such texts would let cut contexts and other temperatures pass, so that
 refunds may meet one honest job in 3000; what takes a stake lies above all that was seen, with a
-margin.
+margin. So does what a single token may lose: once in some 2000 jobs one position's state is far off
+between two kinds of attention, all others as ever, and its token behind by a logit and more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from verillm.model import CheckProfile, LayerProfile
 from verillm.statistics import zone
+from verillm.tokens import MEAN_OVER
 from verillm.types import Ints
 from verillm_verifier.calibrate_states import (
     FEW_POSITIONS,
@@ -30,12 +32,12 @@ from verillm_verifier.calibrate_states import (
 from verillm_verifier.lab.judged import OWN
 from verillm_verifier.lab.records import Record
 
-UNITS = 80
+UNITS = 124
 """Of a certificate's honest jobs the first units are the tail's: they certify nothing."""
 DRAWS = 20
 RARE = 3_000
-"""Of so many honest jobs one may be refused: its positions over a cap and its margins do not count
-for the refund tier. Of means the same share of draws may be, which depends on chance more."""
+"""Of so many honest jobs one may be refused: its positions over a cap and its mean margin do not
+count for the refund tier. Of the states' means the same share of draws may be."""
 MARGIN = 1.25
 MEAN_MARGIN = 1.02
 """Of the refund tier's means above all but rare draws. Int8 weights in groups stand just above:
@@ -46,15 +48,17 @@ def raised(
     profile: CheckProfile, records: Iterable[Record], seed: int
 ) -> tuple[CheckProfile, dict[str, Any] | None]:
     """Return a profile whose slash tier lies above all of these honest jobs, and whose refund tier
-    above all but one in `RARE`; and what was seen, None of no jobs.
+    above all but one in `RARE`; and what was seen, None of no jobs. A token that loses no more than
+    one may does not refund by the mean either.
     """
     jobs = [record for record in records if record.about.unit < UNITS]
     if not jobs:
         return profile, None
     seen = _Seen.of(jobs, profile.layers, np.random.default_rng(seed))
     few, many = _usual(seen.few), _usual(seen.many)
-    over, mean, largest = (_all_but_rare(of) for of in (seen.over, seen.margin_mean, seen.margin))
-    over_refund = max(profile.over_refund, over)
+    over_refund = max(profile.over_refund, _all_but_rare(seen.over))
+    largest = max(profile.margin_max_refund, _thousandths(max(seen.margin) * MARGIN))
+    margin_mean = max(_all_but_rare(seen.margin_mean) * MARGIN, largest / MEAN_OVER)
     mean_refund = max(profile.mean_refund, rounded(few * MEAN_MARGIN))
     mean_refund_many = (
         max(profile.mean_refund_many, rounded(many * MEAN_MARGIN)) if profile.many_positions else 0
@@ -67,9 +71,11 @@ def raised(
         mean_slash_many=_many(profile, seen.many),
         over_refund=over_refund,
         over_slash=max(over_refund, profile.over_slash, _half(max(seen.over))),
-        margin_mean=max(profile.margin_mean, _thousandths(mean * MARGIN)),
-        margin_max_refund=max(profile.margin_max_refund, _thousandths(largest * MARGIN)),
-        margin_max_slash=max(profile.margin_max_slash, _thousandths(max(seen.above) * MARGIN)),
+        margin_mean=max(profile.margin_mean, _thousandths(margin_mean)),
+        margin_max_refund=largest,
+        margin_max_slash=max(
+            largest, profile.margin_max_slash, _thousandths(max(seen.above) * MARGIN)
+        ),
     )
     return higher, seen.told(jobs)
 
@@ -116,7 +122,7 @@ class _Seen:
             "meanOfManyMax": int(self.many.max(initial=0)),
             "over": _shown(self.over),
             "marginMean": _shown(self.margin_mean),
-            "margin": _shown(self.margin),
+            "marginMax": max(self.margin),
             "marginAboveMax": max(self.above),
         }
 

@@ -10,6 +10,7 @@ import verillm
 from tests.unit.verifier.kept import rare_job
 from tests.unit.verillm import builders
 from verillm.model import LayerProfile
+from verillm.tokens import judge_tokens
 from verillm.types import PPM, Outcome, Reason
 from verillm_verifier.calibrate_tail import RARE, UNITS, raised
 from verillm_verifier.lab.command import read_profile
@@ -35,12 +36,13 @@ SHIPPED = PROFILES / "smollm2-135m-instruct.json"
 MIXED = PROFILES / "smollm2-135m-instruct-mixed.json"
 
 
-def record(ratio: float, over: int = 0, above: int = 0, unit: int = 0) -> Record:
-    """A job whose cells are all so many medians, but for positions beyond a cap."""
+def record(ratio: float, over: int = 0, above: int = 0, unit: int = 0, losing: int = 1) -> Record:
+    """A job whose cells are all so many medians, but for positions beyond a cap, and of which so
+    many tokens lose."""
     count = PROMPT + NEW - 1
     apart = np.full((count, 2), int(ratio * 1_000))
     apart[count - over :] = 4_001
-    votes = [(above, above, False), *[(0, 0, False)] * (NEW - 1)]
+    votes = [(above, above, False)] * losing + [(0, 0, False)] * (NEW - losing)
     about = About(unit, "worker", ("bf16",), 1)
     pairs = {("bf16", OWN): apart}
     return Record(about, 0, (PROMPT, NEW), pairs, {"bf16": tuple(votes)}, (), PROFILE)
@@ -83,12 +85,10 @@ def test_means_thatOneDrawInSoManyReaches_areNoReasonToRefund() -> None:
     assert seen is not None and seen["meanOfManyUsual"] == 1_000_000
 
 
-def test_one_job_inSoMany_isRefunded_forItsPositionsAndItsMargins_andNoStakeIsTaken() -> None:
-    odd = record(1.0, over=30, above=2_000_000)
+def test_one_job_inSoMany_isRefunded_forItsPositionsAndItsMeanMargin_andNoStakeIsTaken() -> None:
+    odd = record(1.0, over=30, above=100_000, losing=40)
     higher, seen = raised(PROFILE, [record(1.0)] * (RARE - 1) + [odd], 1)
     assert (higher.over_refund, higher.margin_mean) == (PROFILE.over_refund, PROFILE.margin_mean)
-    assert higher.margin_max_refund == PROFILE.margin_max_refund
-    assert higher.margin_max_slash == 2_500_000
     assert seen is not None and seen["over"]["allButRare"] == 0
     most = seen["over"]["max"]
     assert 14 <= most <= 26
@@ -99,11 +99,19 @@ def test_one_job_inSoMany_isRefunded_forItsPositionsAndItsMargins_andNoStakeIsTa
 def test_what_moreJobsShow_isAboveTheRefundTier(others: list[int]) -> None:
     """One of a hundred, and a second one of three thousand."""
     quiet, again = others
-    odd = record(1.0, over=30, above=2_000_000)
+    odd = record(1.0, over=30, above=100_000, losing=40)
     higher, _ = raised(PROFILE, [record(1.0)] * quiet + [odd] * (1 + again), 1)
     assert 14 <= higher.over_refund <= 26
-    assert higher.margin_max_refund == 2_500_000
+    assert higher.margin_mean == -(-100_000 * 40 * 5 // (64 * 4 * 1_000)) * 1_000
+
+
+def test_what_oneToken_ofAnyHonestJob_lost_refundsNobody_norByTheMean() -> None:
+    odd = record(1.0, above=2_000_000)
+    higher, seen = raised(PROFILE, [record(1.0)] * (RARE - 1) + [odd], 1)
+    assert (higher.margin_max_refund, higher.margin_max_slash) == (2_500_000, 2_500_000)
     assert higher.margin_mean == 40_000
+    assert seen is not None and seen["marginMax"] == 2_000_000
+    assert judge_tokens(odd.margins(("bf16",)), higher)[0] is Outcome.ACCEPT
 
 
 def test_one_loss_inAShortAnswer_isNoMeanThatRefunds() -> None:

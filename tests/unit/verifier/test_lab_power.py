@@ -164,6 +164,8 @@ def _of_tokens(profile: CheckProfile) -> list[str]:
         for kind in FOUND["honest"]
         if any(judge_tokens(job, profile)[0] is not Outcome.ACCEPT for job in tokens(kind))
     ]
+    if max(rare_job(profile).margins(("bf16",)).margins) > profile.margin_max_refund:
+        wrong.append("an honest token on a rare text loses too much")
     # In a long output one large margin hardly moves the mean: the largest must do alone. A colder
     # temperature nearer to the asked one has many small ones: the mean must do alone too.
     large = [max(job.margins) > profile.margin_max_refund for job in tokens("temperature")]

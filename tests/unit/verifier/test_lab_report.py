@@ -18,7 +18,8 @@ COUNTS = {"jobs": 49, "newTokens": 3136, "rejected": 0, "undecided": 1, "rejecte
 BOUNDS = {**COUNTS, "slashed": 0, "boundRejected": 0.0593, "boundSlashed": 0.0588,
           "boundNotAccepted": 0.09, "prompts": 28, "boundPrompts": 0.1}  # fmt: skip
 TAIL = {"units": 40, "jobs": 1780, "over": {"allButRare": 5, "max": 22}, "meanOfManyMax": 1_684_000,
-        "margin": {"allButRare": 673_000}, "marginAboveMax": 733_000}  # fmt: skip
+        "marginMean": {"allButRare": 18_900}, "marginMax": 1_123_000,
+        "marginAboveMax": 733_000}  # fmt: skip
 CERTIFICATE = {
     "date": "2026-11-29",
     "machine": "2 cores",

@@ -83,11 +83,13 @@ def _tail(seen: Json | None) -> str:
         f"calibration sees what honest work is at its rarest (`verillm_verifier.calibrate_tail`). "
         f"Now and then a text lets rounding grow along it: at most a draw was "
         f"{seen['meanOfManyMax'] / 1e6:.2f} honest medians off, {seen['over']['max']} of {MANY} "
-        f"positions were beyond a cap, and a token {seen['marginAboveMax'] / 1e6:.2f} logits "
-        f"behind.\n**What takes a stake lies above all of that by a quarter; what refunds lies "
-        f"above all but one of these jobs** in {RARE} ({seen['over']['allButRare']} positions, "
-        f"{seen['margin']['allButRare'] / 1e6:.2f} logits): a refund tier above such texts would "
-        f"let cut contexts and other temperatures pass."
+        f"positions were beyond a cap, and a token {seen['marginMax'] / 1e6:.2f} logits behind "
+        f"({seen['marginAboveMax'] / 1e6:.2f} behind one whose logit was clearly larger).\n**What "
+        f"takes a stake, and what one token may lose, lie above all of that by a quarter; all else "
+        f"that refunds lies above all but one of these jobs** in {RARE} "
+        f"({seen['over']['allButRare']} positions, a mean margin of "
+        f"{seen['marginMean']['allButRare'] / 1e6:.3f} logits): a refund tier above such texts "
+        f"would let cut contexts and other temperatures pass."
     )
 
 
