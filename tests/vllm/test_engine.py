@@ -21,6 +21,9 @@ from verillm.errors import (
 from verillm.task import Task
 from verillm_verifier.replay import local_task
 
+ALIKE = 0.002
+"""How far apart two engines' states may be in float32, relative to their norm."""
+
 
 @pytest.fixture(scope="module")
 def fp32(qwen: Path) -> Iterator[VllmEngine]:
@@ -35,16 +38,18 @@ def test_fp32_traces_are_the_torch_engines(qwen: Path, fp32: VllmEngine, tasks: 
     found = run_all(fp32, *tasks)
     for one, other in zip(expected, found, strict=True):
         assert [item.tokens for item in one.items] == [item.tokens for item in other.items]
-        assert far_apart(one, other) < 0.002
+        assert far_apart(one, other) < ALIKE
     assert check_rule(qwen, tasks, found) > 100
 
 
 def test_power_a_row_shifted_by_one_is_far_apart(fp32: VllmEngine, tasks: list[Task]) -> None:
+    """Also where a token comes twice, after which states are nearest."""
     [trace] = run_all(fp32, tasks[1])
     item = trace.items[0]
     shifted = np.roll(from_bits(item.finals), 1, axis=0)
     finals = from_bits(item.finals)
-    assert (np.linalg.norm(shifted - finals, axis=-1) / np.linalg.norm(finals, axis=-1)).min() > 0.1
+    apart = np.linalg.norm(shifted - finals, axis=-1) / np.linalg.norm(finals, axis=-1)
+    assert apart.min() > 10 * ALIKE
 
 
 def test_a_verification_joins_the_running_batch(

@@ -40,8 +40,9 @@ RARE = 3_000
 count for the refund tier. Of the states' means the same share of draws may be."""
 MARGIN = 1.25
 MEAN_MARGIN = 1.02
-"""Of the refund tier's means above all but rare draws. Int8 weights in groups stand just above:
-float32 verifiers alone see 99.9 % of them under 1.55, and 99.5 % under 1.57 (docs/detection.md)."""
+"""Of the refund tier's means above all but rare ones. Cheats stand just above: float32 verifiers
+alone see 99.9 % of int8 weights in groups under 1.55, and 99.5 % under 1.57; a cut context's mean
+margin may be 0.022 logits."""
 
 
 def raised(
@@ -58,7 +59,7 @@ def raised(
     few, many = _usual(seen.few), _usual(seen.many)
     over_refund = max(profile.over_refund, _all_but_rare(seen.over))
     largest = max(profile.margin_max_refund, _thousandths(max(seen.margin) * MARGIN))
-    margin_mean = max(_all_but_rare(seen.margin_mean) * MARGIN, largest / MEAN_OVER)
+    margin_mean = max(_all_but_rare(seen.margin_mean) * MEAN_MARGIN, largest / MEAN_OVER)
     mean_refund = max(profile.mean_refund, rounded(few * MEAN_MARGIN))
     mean_refund_many = (
         max(profile.mean_refund_many, rounded(many * MEAN_MARGIN)) if profile.many_positions else 0

@@ -110,6 +110,8 @@ def test_of_a_cheat_thatTokensShow_longAnswersAreJudgedByThemselves(lab: Lab) ->
     assert row.results[0].caught.draws == 2 * len(wanted)
     long = [trial for trial in inferencers(lab.cheats) if trial.least]
     assert [(trial.group, trial.least) for trial in long] == [("temperature", 64)]
+    both = [trial.group for trial in inferencers(["windowed", "temperature"]) if trial.least]
+    assert both == ["windowed", "temperature"]
 
 
 def test_a_lying_verifier_isNamed_andTheJobAccepted(lab: Lab) -> None:

@@ -35,8 +35,8 @@ TITLES = {
 PREFILLED = ("int4", "int8_row", "int8_group", "fp8", "cache8", "skipped", "shallow")
 """Cheats that also decode cheaply and then prefill with the true model."""
 LONG = 64
-SHOWS_IN_TOKENS = ("temperature",)
-"""Cheats that only their tokens show: how often is told of long answers by themselves, too."""
+SHOWS_IN_TOKENS = ("windowed", "temperature")
+"""Cheats that show behind the prompt only: how often is told of long answers by themselves, too."""
 FORGED = {
     "garbage": "random states",
     "shuffled": "true values at wrong dimensions",
