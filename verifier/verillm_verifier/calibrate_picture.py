@@ -8,7 +8,6 @@ The histograms stand in the profile's record, so that the picture can be drawn f
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verillm.errors import MissingTool, VeriLLMError
+from verillm.errors import InputError, MissingTool, VeriLLMError
 from verillm.model import LayerProfile
 from verillm.statistics import MOST_RATIO
 from verillm.types import PPM, Ints
 from verillm_verifier.calibrate_states import POSITIONS, Compared, simulate
 from verillm_verifier.calibrate_tokens import TokenRow
+from verillm_verifier.lab.command import document_of, read_profile, record_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("picture", type=Path)
     asked = options.parse_args(arguments)
     try:
-        draw(json.loads(asked.profile.read_text("utf-8")), asked.picture)
+        read_profile(asked.profile)
+        if record_of(asked.profile, "histograms") is None:
+            raise InputError(f"{asked.profile} has no histograms: calibrate again to draw it")
+        draw(document_of(asked.profile), asked.picture)
     except VeriLLMError as error:
         sys.stderr.write(f"{error} {error.remedy}\n")
         return 1

@@ -17,7 +17,7 @@ library SpecLib {
     uint256 internal constant MAX_CONTEXT = 1 << 24;
     int256 internal constant MAX_SCALE = 40;
     uint256 internal constant MAX_CAP = 500_000; // half the norm: unrelated states lie beyond
-    uint256 internal constant MAX_MEAN = 2_400_000; // honest medians; none passes StatisticsLib.MOST_RATIO
+    uint256 internal constant MAX_MEAN = 2_400_000; // honest medians; no states' mean passes StatisticsLib.MOST_RATIO
     uint256 internal constant MAX_MARGIN = 10_000_000; // ten logits
     uint256 internal constant MAX_EPSILON = 100_000; // a tenth of the mass
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import verillm
 from verillm.engine.describe import read_profile
 from verillm.engine.tiny import write_folder
 from verillm.errors import InputError
 from verillm.model import LayerProfile, check_profile
+from verillm.statistics import MOST_RATIO
 from verillm_verifier import runs
 from verillm_verifier.calibrate import main
 from verillm_verifier.calibrate_picture import main as redraw
 from verillm_verifier.calibrate_states import FEW_POSITIONS, MAX_MEAN, Drawn, thresholds
 
+ROOT = Path(__file__).parents[3]
 ARGUMENTS = ("--engine", "tiny", "--prompts", "4", "--new-tokens", "40")
 
 
@@ -92,6 +96,26 @@ def test_without_matplotlib_theProfileIsWritten_andThePictureIsLeftOut(
     assert out.is_file() and not out.with_suffix(".svg").exists()
     assert "not drawn: matplotlib" in capsys.readouterr().out
     assert redraw([str(out), str(tmp_path / "again.svg")]) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"profile": 1}'])
+def test_what_isNoProfile_isNotDrawn(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, picture = tmp_path / "profile.json", tmp_path / "picture.svg"
+    path.write_text(text)
+    assert redraw([str(path), str(picture)]) == 1
+    assert "no profile in" in capsys.readouterr().err
+    shipped_without = Path(verillm.__file__).parent / "data" / "profiles" / "tiny.json"
+    assert redraw([str(shipped_without), str(picture)]) == 1
+    assert "has no histograms" in capsys.readouterr().err
+    assert not picture.exists()
+
+
+def test_the_largest_thresholdOfAMean_isTheContracts() -> None:
+    source = (ROOT / "contracts" / "src" / "libraries" / "SpecLib.sol").read_text()
+    [stated] = re.findall(r"constant MAX_MEAN = ([\d_]+);", source)
+    assert MAX_MEAN == int(stated) < MOST_RATIO
 
 
 def test_thresholds_thatNoContractTakes_areNotWritten() -> None:

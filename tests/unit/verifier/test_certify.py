@@ -79,6 +79,18 @@ def test_power_a_profile_thatIsTooTight_isSeenToRefuse(runs: Runs) -> None:
     assert taken["slashed"] > 0 and taken["boundSlashed"] > fair["all"]["boundSlashed"]
 
 
+def test_power_no_bound_rests_onOneLuckyDraw(runs: Runs) -> None:
+    fair = judge_all(runs.kept(), 8)
+    unlucky = [replace(fair[0], rejected=0.95, slashed=0.5, undecided=0.05), *fair[1:]]
+    told, lucky = certificate(fair, NEW)["all"], certificate(unlucky, NEW)["all"]
+    assert lucky["rejected"] == lucky["slashed"] == lucky["undecided"] == 0
+    count = len(fair)
+    assert told["boundRejected"] == told["boundSlashed"] == upper(0, count)
+    assert lucky["boundRejected"] == upper(0.95, count) > upper(0, count)
+    assert lucky["boundSlashed"] == upper(0.5, count)
+    assert lucky["boundNotAccepted"] == upper(1.0, count)
+
+
 def test_units_thatThresholdsHaveSeen_certifyNothing(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

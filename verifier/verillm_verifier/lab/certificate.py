@@ -1,8 +1,10 @@
 """How often honest work is refused, at most: an exact bound from thousands of honest jobs.
 
-Each job counts once, by the verdict of one committee drawn for it at positions drawn for it. Jobs
-share prompts, and what differs between prompts is not sampled anew by more seeds; so the bound
-stands beside the one that counts prompts, and beside how much of the spread lies between them.
+Each job counts once, by the verdict of one committee drawn for it at positions drawn for it; where
+further draws of the same jobs are refused more often, these count, so that no bound rests on one
+lucky draw. Jobs share prompts, and what differs between prompts is not sampled anew by more seeds;
+so the bound stands beside the one that counts prompts, and beside how much of the spread lies
+between them.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class Judgement:
     reason: str
     rejected: float
     """Share of all draws that refuse or slash."""
+    slashed: float
     undecided: float
     nearest: float
     """The first draw's largest distance to a verifier, in thresholds of the refund tier."""
@@ -57,6 +60,7 @@ def judge(record: Record, positions: int, random: np.random.Generator) -> Judgem
         found[0].outcome,
         found[0].reason.name.lower(),
         float(np.mean([each.outcome in REJECTED for each in found])),
+        float(np.mean([each.outcome is Outcome.SLASH for each in found])),
         float(np.mean([each.outcome is Outcome.INCONCLUSIVE for each in found])),
         reach[0],
         max(reach),
@@ -89,8 +93,8 @@ def certificate(found: Sequence[Judgement], tokens: int) -> dict[str, Any]:
     }
 
 
-def upper(hits: int, count: int) -> float:
-    """Return the one-sided Clopper-Pearson bound of a share at 95 %."""
+def upper(hits: float, count: int) -> float:
+    """Return the one-sided Clopper-Pearson bound of a share at 95 %; of parts of hits, too."""
     return float(beta.ppf(CONFIDENCE, hits + 1, count - hits)) if hits < count else 1.0
 
 
@@ -111,12 +115,14 @@ def _bounds(found: Sequence[Judgement]) -> dict[str, Any]:
     refused = {each.prompt for each in found if each.outcome is not Outcome.ACCEPT}
     rejected, other = _hits(found)
     slashed = sum(each.outcome is Outcome.SLASH for each in found)
+    refusals = sum(each.rejected for each in found)
+    unsettled = sum(each.undecided for each in found)
     return {
         **_counts(found),
         "slashed": slashed,
-        "boundRejected": upper(rejected, len(found)),
-        "boundSlashed": upper(slashed, len(found)),
-        "boundNotAccepted": upper(rejected + other, len(found)),
+        "boundRejected": upper(max(rejected, refusals), len(found)),
+        "boundSlashed": upper(max(slashed, sum(each.slashed for each in found)), len(found)),
+        "boundNotAccepted": upper(max(rejected + other, refusals + unsettled), len(found)),
         "prompts": len(prompts),
         "boundPrompts": upper(len(refused), len(prompts)),
     }

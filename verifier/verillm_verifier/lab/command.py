@@ -58,13 +58,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def read_profile(path: Path) -> CheckProfile:
     """Read a profile as `verillm-audit calibrate` writes it."""
+    profile = from_json(CheckProfile, document_of(path)["profile"], "profile")
+    check_profile(profile, len(profile.layers) - 1)
+    return profile
+
+
+def document_of(path: Path) -> dict[str, Any]:
+    """Read the whole file of a profile; InputError if it is none."""
     try:
         document = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"no profile in {path}: {error}") from error
-    profile = from_json(CheckProfile, document["profile"], "profile")
-    check_profile(profile, len(profile.layers) - 1)
-    return profile
+    if not isinstance(document, dict) or not isinstance(document.get("profile"), dict):
+        raise InputError(f"no profile in {path}: it has no part of that name")
+    return document
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -132,7 +139,7 @@ def judged(path: Path, found: dict[str, Any]) -> dict[str, Any]:
 
 def record_of(path: Path, name: str) -> Any:
     """Return a part of a profile's record of its calibration; None if there is none."""
-    return json.loads(path.read_text("utf-8")).get("calibration", {}).get(name)
+    return document_of(path).get("calibration", {}).get(name)
 
 
 def shipped(folder: Path) -> Path:

@@ -105,6 +105,11 @@ class Lab:
             self._cases[key] = list(self._make(self.groups[group], other_seed))
         return self._cases[key]
 
+    def judged_by(self, trial: Trial) -> list[Case]:
+        """Return the jobs that a trial is about."""
+        cases = self.cases(trial.group, trial.seed)
+        return [case for case in cases if case.new_tokens >= trial.least]
+
     @property
     def honest(self) -> list[str]:
         """Names of the honest groups."""
@@ -171,7 +176,7 @@ def experiment(
     """Judge every trial, and pool what hides in one job."""
     liars = [name for name in lab.groups[HONEST].checks if name.startswith("quantised ")]
     trials = [*honest(lab.honest), *inferencers(lab.cheats), *verifiers(liars)]
-    trials = [trial for trial in trials if _has_long(lab, trial)]
+    trials = [trial for trial in trials if lab.judged_by(trial)]
     rows = []
     for number, trial in enumerate(trials, 1):
         rows.append(judge_trial(lab, trial, draws))
@@ -181,10 +186,6 @@ def experiment(
     report("how much freedom the tolerance leaves")
     freedom = pooled.freedom(lab.cases(HONEST)[::2], "bf16", lab.head)
     return Findings(tuple(rows), freedom, over_many(lab, report, kept))
-
-
-def _has_long(lab: Lab, trial: Trial) -> bool:
-    return any(case.new_tokens >= trial.least for case in lab.cases(trial.group, trial.seed))
 
 
 def over_many(lab: Lab, report: Callable[[str], None], kept: Sequence[Record] = ()) -> Many:
@@ -200,7 +201,7 @@ def over_many(lab: Lab, report: Callable[[str], None], kept: Sequence[Record] = 
 
 def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
     """Run one trial in every setting."""
-    cases = [c for c in lab.cases(trial.group, trial.seed) if c.new_tokens >= trial.least]
+    cases = lab.judged_by(trial)
     settings = SETTINGS if trial.role is Role.INFERENCER else ALL_KINDS
     results = tuple(run(trial, cases, setting, draws, SEED) for setting in settings)
     jobs, tokens = len(cases), sum(case.new_tokens for case in cases)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from verillm_verifier.lab.trials import Role, Trial
 
@@ -35,7 +36,7 @@ TITLES = {
 PREFILLED = ("int4", "int8_row", "int8_group", "fp8", "cache8", "skipped", "shallow")
 """Cheats that also decode cheaply and then prefill with the true model."""
 LONG = 64
-SHOWS_IN_TOKENS = ("windowed", "temperature")
+SHOWS_IN_ANSWERS = ("windowed", "temperature")
 """Cheats that show behind the prompt only: how often is told of long answers by themselves, too."""
 FORGED = {
     "garbage": "random states",
@@ -73,25 +74,22 @@ def inferencers(groups: Sequence[str]) -> list[Trial]:
     ]
     forged = [Trial(name, title, Role.INFERENCER, HONEST, name) for name, title in FORGED.items()]
     helped = [trial for trial in _helped() if trial.group in groups]
-    long = [
-        Trial(
-            f"{name} {LONG}",
-            f"the same, answers of {LONG} tokens",
-            Role.INFERENCER,
-            name,
-            least=LONG,
-        )
-        for name in SHOWS_IN_TOKENS
-    ]
-    own = [each for trial in own for each in (trial, *(x for x in long if x.group == trial.name))]
     return [
-        *own,
+        *(each for trial in own for each in _with_long(trial)),
         Trial("other seed", "sampled under a seed of its own (best of n)", Role.INFERENCER,
               HONEST, seed=True),
         *prefilled,
         *helped,
         *forged,
     ]  # fmt: skip
+
+
+def _with_long(trial: Trial) -> tuple[Trial, ...]:
+    """Return a trial, and the same over long answers alone where short ones show little."""
+    if trial.group not in SHOWS_IN_ANSWERS:
+        return (trial,)
+    title = f"the same, answers of {LONG} tokens"
+    return trial, replace(trial, name=f"{trial.name} {LONG}", title=title, least=LONG)
 
 
 def _helped() -> list[Trial]:

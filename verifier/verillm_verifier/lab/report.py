@@ -85,8 +85,8 @@ def _tail(seen: Json | None) -> str:
         f"{seen['meanOfManyMax'] / 1e6:.2f} honest medians off, {seen['over']['max']} of {MANY} "
         f"positions were beyond a cap, and a token {seen['marginMax'] / 1e6:.2f} logits behind "
         f"({seen['marginAboveMax'] / 1e6:.2f} behind one whose logit was clearly larger).\n**What "
-        f"takes a stake, and what one token may lose, lie above all of that by a quarter; all else "
-        f"that refunds lies above all but one of these jobs** in {RARE} "
+        f"takes a stake, and what one token may lose, lie above all of that by a quarter; the "
+        f"count and the mean margin that refund lie above all but one of these jobs** in {RARE} "
         f"({seen['over']['allButRare']} positions, a mean margin of "
         f"{seen['marginMean']['allButRare'] / 1e6:.3f} logits): a refund tier above such texts "
         f"would let cut contexts and other temperatures pass."
@@ -125,7 +125,8 @@ def _certificate(stated: Json | None) -> str:
     heads = ("worker's setup, or verifiers' kinds", "jobs", "refused", "undecided", "nearest")
     return (
         f"{stated['machine']}.\n\n{_table(head, lines)}\n"
-        f"The bounds are one-sided (Clopper-Pearson) and over seeds, parameters and setups, on the "
+        f"The bounds are one-sided (Clopper-Pearson), of the larger of these counts and of the "
+        f"further draws' mean, and over seeds, parameters and setups, on the "
         f"{everything['prompts']} prompts that ship. Jobs of one prompt are alike: "
         f"{100 * stated['betweenPrompts']:.0f} % of the distances' variance lies between prompts, "
         f"and counted by prompts the same jobs prove no more than "
