@@ -111,7 +111,7 @@ SECOND := $(HOME)/.cache/verillm/models/random-qwen2
 LAB    := $(HOME)/.cache/verillm/lab
 
 certify: install model  ## bound how often honest work is refused; hours, and it goes on where it stopped
-	@$(BIN)/verillm-audit certify --model $(HOME)/.cache/verillm/models/smollm2-135m-instruct --profile verillm/data/profiles/smollm2-135m-instruct.json --jobs 3000
+	@$(BIN)/verillm-audit certify --model $(HOME)/.cache/verillm/models/smollm2-135m-instruct --profile verillm/data/profiles/smollm2-135m-instruct.json --jobs 6300
 
 lab: install model  ## every named cheat against the verdict, on two models; writes docs/detection.md
 	@$(BIN)/python -m verillm.engine.random_model $(SECOND)

@@ -11,6 +11,7 @@ from pathlib import Path
 from verillm import __version__, keystore
 from verillm.engine import cache_home
 from verillm.errors import ConfigError, VeriLLMError
+from verillm.files import make_room, write_atomically
 from verillm_node import keys, log
 from verillm_node.config import SchedulerSettings, WorkerSettings, load
 from verillm_node.daemon import PASSWORD_VARIABLE, password_of
@@ -140,10 +141,12 @@ def _run_lab(options: argparse.Namespace) -> int:
 
     setup = live_lab.Setup(options.dir.resolve(), options.engine, options.model, options.tokens)
     names, rows = options.lab_only or list(live_lab.CHEATS), []
+    if options.lab_out is not None:
+        make_room(options.lab_out)
     for row in live_lab.run(setup, names, Display()):
         rows.append(row)
         if options.lab_out is not None:  # as far as it has come: a run takes long
-            options.lab_out.write_text(live_lab.page(rows, setup, len(names)), "utf-8")
+            write_atomically(options.lab_out, live_lab.page(rows, setup, len(names)).encode())
     if options.lab_out is None:
         print(live_lab.page(rows, setup, len(names)))
     return int(bool(live_lab.faults(rows)) or len(rows) < len(names))
@@ -166,9 +169,10 @@ def _run_traffic(options: argparse.Namespace) -> None:
     from verillm_node.paper import Paper
     from verillm_node.traffic import WORKERS, Load, record
 
+    make_room(options.out)
     if options.paper:
         found = Paper(options.jobs, options.rate, options.shuffle_seconds, WORKERS, 1).record()
-        options.out.write_text(json.dumps(found) + "\n", "utf-8")
+        write_atomically(options.out, (json.dumps(found) + "\n").encode())
         return
     load = Load(
         kind=options.kind,

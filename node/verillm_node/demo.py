@@ -21,12 +21,12 @@ from verillm.chain.events import JobHistory, Paid, Slashed, job_history
 from verillm.client import Client, JobHandle
 from verillm.codec import bundle_hash
 from verillm.errors import ChainError, ConfigError, RemoteError, Timeout, VeriLLMError, WorkerFailed
+from verillm.files import write_atomically
 from verillm.head import HeadRows
 from verillm.types import JobId, Outcome, Reason
 from verillm.verdict import Verdict
 from verillm_node.devnet import UNIT, Network, Worker
 from verillm_node.display import Display
-from verillm_node.files import write_atomically
 from verillm_node.judging import Case, verdict_of
 
 T = TypeVar("T")

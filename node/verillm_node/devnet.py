@@ -32,9 +32,9 @@ from verillm.engine.describe import describe, shipped_profile
 from verillm.engine.prepare import default_folder, is_prepared
 from verillm.engine.tiny import write_folder
 from verillm.errors import ConfigError, Timeout
+from verillm.files import write_atomically
 from verillm.model import ModelSpec, spec_to_json
 from verillm_node.display import Display
-from verillm_node.files import write_atomically
 from verillm_node.supervise import Child, Supervisor
 
 UNIT: Final = 10**18

@@ -19,11 +19,11 @@ from verillm.chain.deployment import Config
 from verillm.chain.events import JobHistory, Paid, Slashed, job_history
 from verillm.client import Client, JobHandle
 from verillm.errors import ChainError, Timeout, VeriLLMError
+from verillm.files import write_atomically
 from verillm.types import Outcome, Reason
 from verillm_node.demo import DEPOSIT, PROMPTS, patiently
 from verillm_node.devnet import DEFAULT_MODEL, UNIT, Network, Plan, Worker, running, wait_ready
 from verillm_node.display import Display
-from verillm_node.files import write_atomically
 
 Seat = Literal["nobody", "inferencer", "verifier"]
 SEATS: Final[dict[Seat, int]] = {"nobody": 0, "inferencer": 1, "verifier": 4}

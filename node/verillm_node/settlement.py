@@ -12,6 +12,7 @@ from verillm import api
 from verillm.chain.contract import Status
 from verillm.codec import bundle_hash, decode_bundle, encode_bundle
 from verillm.errors import VeriLLMError, WorkerFailed
+from verillm.files import write_atomically
 from verillm.records import Attestation
 from verillm.signing import recover
 from verillm.task import inner_hash
@@ -21,7 +22,6 @@ from verillm_node.bundle import collect, make_bundle, wanted_openings
 from verillm_node.committee import checked_requests
 from verillm_node.context import Context
 from verillm_node.defend import advance_round, is_ours_to_advance, openings_of
-from verillm_node.files import write_atomically
 from verillm_node.flow import Flow
 from verillm_node.inference import give_receipts, post_call
 from verillm_node.jobs import Party

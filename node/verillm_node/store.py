@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from verillm.errors import ConfigError
-from verillm_node.files import sync_directory, write_atomically
+from verillm.files import sync_directory, write_atomically
 
 VERSION = 3
 _LEFTOVER_SECONDS = 600  # no write takes so long: its writer is dead

@@ -22,10 +22,10 @@ from verillm.chain.events import Finalized, Posted, Sealed, stream
 from verillm.client import Client
 from verillm.engine.tiny import write_folder
 from verillm.errors import VeriLLMError
+from verillm.files import write_atomically
 from verillm_node.demo import patiently
 from verillm_node.devnet import CLIENT_TOKENS, UNIT, Network, Plan, running
 from verillm_node.display import Display
-from verillm_node.files import write_atomically
 
 END_TOKENS: Final = 48
 """Of the tiny model's 256 tokens: its answers end by themselves, most after less than 40 tokens."""

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from verillm.engine import cache_home
-from verillm.errors import InputError, MissingTool, VeriLLMError
+from verillm.errors import MissingTool, VeriLLMError
+from verillm.files import make_room, write_atomically
 from verillm.head import HeadRows
 from verillm.model import CheckProfile
 from verillm.schema import to_json
@@ -280,14 +281,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = Plan(options.model, options.engine, options.prompts, options.new_tokens, options.seed)
     plan = replace(plan, with_vllm=options.with_vllm)
     work = options.work or cache_home() / "calibration"
+    picture = options.picture or options.out.with_suffix(".svg")
 
     def show(line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
     try:
-        if not options.out.parent.is_dir():
-            raise InputError(f"no folder {options.out.parent} to write the profile to")
+        make_room(options.out)
+        make_room(picture)
         result = calibrate(plan, work, show, cache_home() / "certify")
     except VeriLLMError as error:
         show(f"{error} {error.remedy}")
@@ -295,11 +297,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         show("stopped; what has run is kept, the same command goes on from here")
         return 130
-    partial = options.out.with_suffix(".partial")
-    partial.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    partial.replace(options.out)
+    write_atomically(options.out, (json.dumps(result, indent=1) + "\n").encode())
     show(table(result))
-    return _draw(result, options.picture or options.out.with_suffix(".svg"), show)
+    return _draw(result, picture, show)
 
 
 def _draw(result: dict[str, Any], picture: Path, show: Report) -> int:

@@ -3,10 +3,11 @@
     verillm-audit certify --model FOLDER --profile PROFILE.json --jobs 3000
 
 Every setup of a worker answers the shipped prompts; other setups check them. Of the first units
-`calibrate` takes what honest work is at its rarest, so that they certify nothing; no threshold has
-seen the others. Statistics are kept, states are not; so it may be stopped at any time and goes on
-from there, and several processes may share the work (`--part 1/2`). What came of it is written into
-the profile's record of its calibration.
+`calibrate` takes what honest work is at its rarest, so that they certify nothing and are not run
+here (`--tail 0` runs them for a calibration); no threshold has seen the others. Statistics are
+kept, states are not; so it may be stopped at any time and goes on from there, and several
+processes may share the work (`--part 1/2`). What came of it is written into the profile's record
+of its calibration.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 from verillm.engine import cache_home
 from verillm.errors import InputError, VeriLLMError
+from verillm.files import make_room, write_atomically
 from verillm_verifier.calibrate_states import POSITIONS
 from verillm_verifier.lab.certificate import certificate, judge_all
 from verillm_verifier.lab.command import read_profile, record_of
@@ -67,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     profile = read_profile(options.profile)
+    make_room(options.out or options.profile)
     if options.tail is None:
         options.tail = (record_of(options.profile, "tail") or {"units": 0})["units"]
     runs = Runs(
@@ -95,14 +98,14 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _units(runs: Runs, options: argparse.Namespace) -> Iterator[int]:
-    """Yield this part's units until enough jobs are kept, whoever ran them."""
+    """Yield this part's units, none of the tail's, until enough jobs are kept, whoever ran them."""
     try:
         part, parts = map(int, options.part.split("/"))
     except ValueError as error:
         raise InputError(f"--part {options.part} is not I/N") from error
     if not 0 < part <= parts:
         raise InputError(f"--part {options.part}: there is no such part")
-    for unit in count(part - 1, parts):
+    for unit in count(options.tail + part - 1, parts):
         if runs.long_jobs(options.tail) >= options.jobs:
             return
         yield unit
@@ -110,13 +113,15 @@ def _units(runs: Runs, options: argparse.Namespace) -> Iterator[int]:
 
 def _write(options: argparse.Namespace, stated: dict[str, Any]) -> None:
     if options.out is not None:
-        options.out.write_text(json.dumps(stated, indent=1) + "\n", "utf-8")
+        _save(options.out, stated)
         return
     document = json.loads(options.profile.read_text("utf-8"))
     document["calibration"]["certificate"] = stated
-    partial = options.profile.with_suffix(".partial")
-    partial.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
-    partial.replace(options.profile)
+    _save(options.profile, document)
+
+
+def _save(path: Path, document: dict[str, Any]) -> None:
+    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def table(stated: dict[str, Any]) -> str:

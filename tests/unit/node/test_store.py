@@ -12,7 +12,6 @@ from eth_account import Account
 from verillm.errors import ConfigError
 from verillm.types import Hash32, JobId
 from verillm_node.admission import Pending
-from verillm_node.files import write_atomically
 from verillm_node.plead import Plea, Pleas
 from verillm_node.store import Database, OutboxStore, Traces, master_secret
 from verillm_node.tasks import TaskBook
@@ -136,22 +135,6 @@ def test_the_outbox_keeps_text_by_key(tmp_path: Path) -> None:
     assert again.get("seal:1") is None
     assert again.list() == [("post:1", "b")]
     database.close()
-
-
-def test_an_interrupted_write_leaves_the_old_file_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-
-    def crash(_source: object, _target: object) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(os, "replace", crash)
-    with pytest.raises(OSError, match="no space"):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_traces_are_swept_when_their_time_is_over_and_leftovers_of_a_crash_too(

@@ -56,7 +56,7 @@ def test_honest_runs_pass_and_cheats_do_not(
     first = capsys.readouterr().out
     assert "kept from before" not in first
 
-    again = tmp_path / "again.json"
+    again = tmp_path / "new folder" / "again.json"
     assert calibrate(folder, again) == 0
     assert capsys.readouterr().out.count("kept from before") == first.count("] ")
     assert again.read_text() == out.read_text()
@@ -130,6 +130,5 @@ def test_thresholds_thatNoContractTakes_areNotWritten() -> None:
         thresholds(drawn(2_300_000), far, far, layers)
 
 
-def test_a_missing_folder_is_refused_before_hours_of_work(folder: Path, tmp_path: Path) -> None:
-    assert calibrate(folder, tmp_path / "no" / "profile.json") == 1
+def test_a_missing_model_is_refused_before_hours_of_work(tmp_path: Path) -> None:
     assert calibrate(tmp_path / "nowhere", tmp_path / "profile.json") == 1

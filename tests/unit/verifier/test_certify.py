@@ -99,13 +99,20 @@ def test_units_thatThresholdsHaveSeen_certifyNothing(
     path.write_text(json.dumps({"profile": to_json(profile(2)), "calibration": record}))
     asked = ["--model", str(folder), "--profile", str(path), "--engine", "tiny", "--prompts", "2",
              "--new-tokens", "6", "--work", str(tmp_path / "work"), "--positions", "6"]  # fmt: skip
+    assert main([*asked, "--jobs", "1", "--tail", "0"]) == 0
+    kept = Runs(folder, profile(2), tmp_path / "work", "tiny", 6, 2)
+    seen = next(iter(kept.kept())).about
+    assert seen.unit == 0
+    assert main([*asked, "--jobs", "2"]) == 0
+    stated = json.loads(path.read_text("utf-8"))["calibration"]["certificate"]
+    assert stated["all"]["jobs"] == sum(each.about.unit > 0 for each in kept.kept())
+    assert seen.worker not in stated["byWorker"]
+    capsys.readouterr()
+    for unit in range(2):
+        kept.path(unit).unlink()
     assert main([*asked, "--jobs", "2"]) == 0
     said = capsys.readouterr().out
-    assert "unit 0" in said and "unit 1" in said
-    stated = json.loads(path.read_text("utf-8"))["calibration"]["certificate"]
-    first = next(iter(Runs(folder, profile(2), tmp_path / "work", "tiny", 6, 2).kept()))
-    assert first.about.unit == 0
-    assert first.about.worker not in stated["byWorker"]
+    assert "unit 1:" in said and "unit 0:" not in said
 
 
 def test_the_bound_isClopperAndPearsons() -> None:

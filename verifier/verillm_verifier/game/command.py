@@ -11,6 +11,7 @@ from typing import Final
 
 from verillm.engine import cache_home
 from verillm.errors import InputError, VeriLLMError
+from verillm.files import make_room, write_atomically
 from verillm_verifier.game.traffic import Traffic, read
 
 HIDING: Final = ["--kind", "conversations", "--shuffle-seconds", "140", "--rate", "0.3"]
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     from verillm_verifier.game.report import play, write
 
+    if options.out is not None:
+        make_room(options.out)
     hiding = _traffic(options, options.hiding, "hiding", options.jobs, HIDING)
     paper = _traffic(options, None, "paper", options.paper_jobs, PAPER)
     plain = None
@@ -58,7 +61,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.out is None:
         _say(page)
     else:
-        options.out.write_text(page, "utf-8")
+        write_atomically(options.out, page.encode())
         _say(f"wrote {options.out}")
 
 

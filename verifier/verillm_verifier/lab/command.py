@@ -13,6 +13,7 @@ from typing import Any
 from verillm.engine import cache_home
 from verillm.engine.describe import compute_roots
 from verillm.errors import InputError, VeriLLMError
+from verillm.files import make_room, write_atomically
 from verillm.model import CheckProfile, check_profile
 from verillm.schema import from_json, to_json
 from verillm_verifier.machine import machine_line
@@ -81,6 +82,9 @@ def _run(options: argparse.Namespace) -> None:
     from verillm_verifier.lab.report import write
     from verillm_verifier.lab.study import Study, collect
 
+    for path in (options.figures, options.out, options.fixtures, options.table):
+        if path is not None:
+            make_room(path)
     folder = options.model or cache_home() / "models" / "smollm2-135m-instruct"
     path = options.profile or shipped(folder)
     profile = read_profile(path)
@@ -124,8 +128,7 @@ def _run(options: argparse.Namespace) -> None:
     }
     for path, make in outputs.items():
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(make(), "utf-8")
+            write_atomically(path, make().encode())
             _say(f"wrote {path}")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from verillm.files import write_atomically
 from verillm.head import HeadArray, HeadRows
 from verillm.model import CheckProfile
 from verillm.sequential import Table
@@ -148,9 +149,7 @@ class Lab:
         held = sum(map(len, self._votes.values()))
         if self._memory is None or held == self._remembered:
             return
-        partial = self._memory.with_suffix(".partial")
-        partial.write_text(json.dumps(self._votes, separators=(",", ":")), "utf-8")
-        partial.replace(self._memory)
+        write_atomically(self._memory, json.dumps(self._votes, separators=(",", ":")).encode())
         self._remembered = held
 
 
