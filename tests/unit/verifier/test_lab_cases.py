@@ -15,7 +15,7 @@ from verillm.errors import InputError
 from verillm.evidence import CheckedRequest, Evidence, PartyStates
 from verillm.head import HeadRows
 from verillm.roughness import Scale
-from verillm.sequential import Table
+from verillm.sequential import Suspicion, Table
 from verillm.statistics import States, to_floats
 from verillm.types import Hash32, JobId, Outcome, Reason
 from verillm.verdict import judge
@@ -159,6 +159,23 @@ def test_the_sequentialTest_isFittedOnOtherJobsThanItJudges(
     assert {each.setup for each in quiet} == set(lab.honest)
     assert all(each.highest < 1e5 for each in quiet)
     assert {each.jobs for each in quiet} == {2}
+    for each in quiet:
+        tokens = sum(case.new_tokens for case in lab.cases(each.setup)[1::2])
+        assert each.at_hand == len(pooled.CLIQUES) * tokens
+
+
+def test_a_worker_thatDoesEachJobOnce_isSuspectedInOrder_byEachOfThem() -> None:
+    table = Table((0,), {"cheat": (2.0, -0.5)}, Scale(1_000_000, 1_000_000))
+    calm, odd = pooled.Told((9_000_000,) * 2, (10**12,)), pooled.Told((-9_000_000,), (10**12,))
+    told = [calm, odd, odd, calm]
+    suspicion, reached = Suspicion(), []
+    for job in told:
+        suspicion = suspicion.after(table.roughness.scaled(job.leads, job.squares), table)
+        reached.append(suspicion.value)
+    found = pooled.quiet("a setup", "", told, table, 1)
+    assert found.once == max(reached) > reached[0]
+    assert found.at_hand == suspicion.tokens == 6
+    assert found.highest > found.once
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +242,7 @@ def _fitted_and_judged(
     ) -> pooled.Quiet:
         assert table.edges == (0,) and seed == experiment.SEED
         judged[setup, verifiers] = list(told)
-        return pooled.Quiet(setup, verifiers, len(told), 0, 0, 0.0)
+        return pooled.Quiet(setup, verifiers, len(told), 0, 0, 0.0, 0, 0.0)
 
     monkeypatch.setattr(pooled, "fit_table", fit_table)
     monkeypatch.setattr(pooled, "quiet", quiet)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,6 +82,10 @@ class Quiet:
     """Of one worker: its setup's jobs, drawn anew."""
     workers: int
     highest: float
+    at_hand: int
+    """Tokens of the jobs at hand."""
+    once: float
+    """The highest that one worker reached with each of these jobs once, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +157,10 @@ def quiet(setup: str, verifiers: str, told: Sequence[Told], table: Table, seed: 
     """Let honest workers of one setup work on, each with its jobs drawn anew."""
     random = np.random.default_rng(seed)
     jobs = _scored(told, table)
-    highest = 0.0
-    for _ in range(RUNS):
-        suspicion = Suspicion()
-        while suspicion.tokens < QUIET_TOKENS:
-            suspicion = suspicion.updated(*jobs[int(random.integers(len(jobs)))])
-            highest = max(highest, suspicion.value)
-    return Quiet(setup, verifiers, len(jobs), QUIET_TOKENS, RUNS, highest)
+    at_hand = sum(tokens for _, tokens in jobs)
+    highest = max(_highest(_drawn(jobs, random)) for _ in range(RUNS))
+    once = _highest(jobs)
+    return Quiet(setup, verifiers, len(jobs), QUIET_TOKENS, RUNS, highest, at_hand, once)
 
 
 def freedom(cases: Sequence[Case], verifier: str, head: Head) -> Freedom:
@@ -213,6 +214,22 @@ def _until_alarm(jobs: Sequence[Scored], random: np.random.Generator) -> int:
         if suspicion.is_alarm:
             return suspicion.tokens
     return MOST_TOKENS
+
+
+def _drawn(jobs: Sequence[Scored], random: np.random.Generator) -> Iterator[Scored]:
+    tokens = 0
+    while tokens < QUIET_TOKENS:
+        job = jobs[int(random.integers(len(jobs)))]
+        yield job
+        tokens += job[1]
+
+
+def _highest(jobs: Iterable[Scored]) -> float:
+    suspicion, highest = Suspicion(), 0.0
+    for told, tokens in jobs:
+        suspicion = suspicion.updated(told, tokens)
+        highest = max(highest, suspicion.value)
+    return highest
 
 
 def _ended(tokens: int) -> int | None:

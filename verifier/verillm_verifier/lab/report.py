@@ -247,9 +247,11 @@ def _quiet(quiet: Sequence[Json]) -> str:
                 whole["jobs"],
                 f"{whole['highest']:.3g}",
                 f"{worst['highest']:.3g} ({worst['verifiers'] or 'any'}, {worst['jobs']} jobs)",
+                f"{whole['once']:.3g} ({whole['at_hand']} tokens)",
             )
         )
-    head = ("honest setup", "jobs at hand", "highest odds", "before the worst kinds of verifiers")
+    head = ("honest setup", "jobs at hand", "highest odds", "before the worst kinds of verifiers",
+            "each job once")  # fmt: skip
     return _table(head, lines)
 
 
