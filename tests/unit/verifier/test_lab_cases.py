@@ -154,7 +154,7 @@ def test_the_sequentialTest_isFittedOnOtherJobsThanItJudges(
     monkeypatch.setattr(pooled, "LEAST_QUIET", 2)
     table, alarms, quiet = sequential(lab)
     assert table is not None and set(table.ratios) == {"int8_row", "lukewarm"}
-    judged = sum(case.new_tokens for case in lab.cases("int8_row")[1::2])
+    judged = sum(case.new_tokens for case in lab.cases("int8_row"))
     assert {each.tokens for each in alarms if each.cheat == "int8_row"} == {judged}
     assert {each.setup for each in quiet} == set(lab.honest)
     assert all(each.highest < 1e5 for each in quiet)
@@ -162,6 +162,37 @@ def test_the_sequentialTest_isFittedOnOtherJobsThanItJudges(
     for each in quiet:
         tokens = sum(case.new_tokens for case in lab.cases(each.setup)[1::2])
         assert each.at_hand == len(pooled.CLIQUES) * tokens
+
+
+def test_no_job_ofACheat_isJudgedByATable_thatHasSeenIt(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[int, set[tuple[int, ...]]] = {}
+    judged: list[tuple[set[tuple[int, ...]], tuple[int, ...]]] = []
+    real = pooled.fit_table
+
+    def fit_table(
+        honest: Sequence[pooled.Told], cheats: Mapping[str, Sequence[pooled.Told]]
+    ) -> Table:
+        table = real(honest, cheats)
+        seen[id(table)] = {job.leads for jobs in cheats.values() for job in jobs}
+        tables.append(table)
+        return table
+
+    def alarms(
+        name: str, clique: str, jobs: Sequence[pooled.Told], by: Sequence[Table], seed: int
+    ) -> tuple[pooled.Alarm, ...]:
+        judged.extend((seen[id(by[at % len(by)])], job.leads) for at, job in enumerate(jobs))
+        return ()
+
+    tables: list[Table] = []
+    monkeypatch.setattr(pooled, "fit_table", fit_table)
+    monkeypatch.setattr(pooled, "alarms", alarms)
+    table, _, _ = sequential(lab)
+    everything = seen[id(table)]
+    assert len(tables) == 3 and len(judged) > 4
+    for known, leads in judged:
+        assert leads in everything and leads not in known
 
 
 def test_a_worker_thatDoesEachJobOnce_isSuspectedInOrder_byEachOfThem() -> None:
@@ -234,7 +265,7 @@ def _fitted_and_judged(
     def fit_table(
         honest: Sequence[pooled.Told], cheats: Mapping[str, Sequence[pooled.Told]]
     ) -> Table:
-        fitted.extend(honest)
+        fitted[:] = honest
         return Table((0,), {name: (0.0, 0.0) for name in cheats}, Scale(1, 1))
 
     def quiet(
@@ -280,7 +311,7 @@ def test_an_alarm_isSoughtInBothManners_andNoSoonerWhereStatesAreAsRoughAsHonest
     )
     rough = [pooled.Told(_ties(random, 80_000), tuple(_squares(random, 20_000))) for _ in smooth]
     table = pooled.fit_table([*smooth, *rough], {"cheat": shaky})
-    plain, hidden = pooled.alarms("cheat", "mixed", shaky[::2], table, 5)
+    plain, hidden = pooled.alarms("cheat", "mixed", shaky[::2], [table], 5)
     assert (plain.states, hidden.states) == (pooled.PLAIN, pooled.ROUGH)
     for each in (plain, hidden):
         assert (each.cheat, each.clique, each.tokens) == ("cheat", "mixed", 200 * 64)
@@ -290,7 +321,7 @@ def test_an_alarm_isSoughtInBothManners_andNoSoonerWhereStatesAreAsRoughAsHonest
     most = (table.roughness.most**2,) * 64
     shown = [pooled.Told(each.leads, most) for each in shaky[::2]]
     assert hidden == replace(
-        pooled.alarms("cheat", "mixed", shown, table, 5)[0], states=pooled.ROUGH
+        pooled.alarms("cheat", "mixed", shown, [table], 5)[0], states=pooled.ROUGH
     )
 
 

@@ -216,8 +216,9 @@ def judge_trial(lab: Lab, trial: Trial, draws: int) -> Row:
 def sequential(
     lab: Lab, kept: Sequence[Record] = ()
 ) -> tuple[Table | None, tuple[pooled.Alarm, ...], tuple[pooled.Quiet, ...]]:
-    """Fit the test on half of the cheats' jobs and of those that were kept of a certificate, and
-    try it on the other half and the lab's honest jobs; without a certificate, on half of these too.
+    """Fit the test on the cheats' jobs and half of those that were kept of a certificate, and try
+    it on the other half and the lab's honest jobs; without a certificate, on half of these too. A
+    cheat's jobs are judged by a table that was fitted on the other half of them, each in turn.
     """
     subtle = sorted(SUBTLE & set(lab.cheats))
     if not subtle:
@@ -231,15 +232,20 @@ def sequential(
         for clique in pooled.CLIQUES
     }
     lab.remember()
-    halves = {
-        name: [job for clique in pooled.CLIQUES for job in cheats[name, clique][::2]]
-        for name in subtle
-    }
-    table = pooled.fit_table(fitted, halves)
+
+    def fit(taken: slice) -> Table:
+        of = {
+            name: [job for clique in pooled.CLIQUES for job in cheats[name, clique][taken]]
+            for name in subtle
+        }
+        return pooled.fit_table(fitted, of)
+
+    table = fit(slice(None))
+    unseen = (fit(slice(1, None, 2)), fit(slice(0, None, 2)))
     alarms = [
         alarm
         for (name, clique), jobs in cheats.items()
-        for alarm in pooled.alarms(name, clique, jobs[1::2], table, SEED)
+        for alarm in pooled.alarms(name, clique, jobs, unseen, SEED)
     ]
     quiet = [
         pooled.quiet(setup, kinds, jobs, table, SEED)

@@ -135,19 +135,23 @@ def fit_table(honest: Sequence[Told], cheats: Mapping[str, Sequence[Told]]) -> T
 
 
 def alarms(
-    name: str, clique: str, jobs: Sequence[Told], table: Table, seed: int
+    name: str, clique: str, jobs: Sequence[Told], tables: Sequence[Table], seed: int
 ) -> tuple[Alarm, ...]:
-    """Resample a cheat's jobs until the test speaks, many times, whatever states it shows."""
-    most = table.roughness.most
+    """Resample a cheat's jobs until the test speaks, many times, whatever states it shows.
+
+    Jobs take turns in being judged by the tables: table i has seen none of `jobs[i::len(tables)]`.
+    """
+    most = tables[0].roughness.most
     rough = [Told(each.leads, (most**2,) * MANY) for each in jobs]
     return tuple(
-        _alarm(Alarm(name, clique, states, 0, None, None), shown, table, seed)
+        _alarm(Alarm(name, clique, states, 0, None, None), shown, tables, seed)
         for states, shown in ((PLAIN, jobs), (ROUGH, rough))
     )
 
 
-def _alarm(about: Alarm, told: Sequence[Told], table: Table, seed: int) -> Alarm:
-    random, jobs = np.random.default_rng(seed), _scored(told, table)
+def _alarm(about: Alarm, told: Sequence[Told], tables: Sequence[Table], seed: int) -> Alarm:
+    random = np.random.default_rng(seed)
+    jobs = [_scored(job, tables[at % len(tables)]) for at, job in enumerate(told)]
     ends = sorted(_until_alarm(jobs, random) for _ in range(RUNS))
     median, ninth = _ended(ends[RUNS // 2]), _ended(ends[9 * RUNS // 10])
     return replace(about, tokens=sum(count for _, count in jobs), median=median, ninth=ninth)
@@ -156,7 +160,7 @@ def _alarm(about: Alarm, told: Sequence[Told], table: Table, seed: int) -> Alarm
 def quiet(setup: str, verifiers: str, told: Sequence[Told], table: Table, seed: int) -> Quiet:
     """Let honest workers of one setup work on, each with its jobs drawn anew."""
     random = np.random.default_rng(seed)
-    jobs = _scored(told, table)
+    jobs = [_scored(job, table) for job in told]
     at_hand = sum(tokens for _, tokens in jobs)
     highest = max(_highest(_drawn(jobs, random)) for _ in range(RUNS))
     once = _highest(jobs)
@@ -200,11 +204,8 @@ def _leads(jobs: Sequence[Told], scale: Scale) -> list[int]:
     return [lead for job in jobs for lead in scale.scaled(job.leads, job.squares)]
 
 
-def _scored(jobs: Sequence[Told], table: Table) -> list[Scored]:
-    return [
-        (table.scores(table.roughness.scaled(job.leads, job.squares)), len(job.leads))
-        for job in jobs
-    ]
+def _scored(job: Told, table: Table) -> Scored:
+    return table.scores(table.roughness.scaled(job.leads, job.squares)), len(job.leads)
 
 
 def _until_alarm(jobs: Sequence[Scored], random: np.random.Generator) -> int:
