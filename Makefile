@@ -15,7 +15,7 @@ CONTRACTS   := $(shell find contracts/src -name '*.sol' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install model demo build check format test test-slow vllm test-vllm bench-vllm analyse coverage coverage-contracts mutants mutants-contracts bench certify lab lab-kept lab-live lab-game clean
+.PHONY: help install model demo build check format test test-slow vllm test-vllm bench-vllm analyse coverage coverage-contracts mutants mutants-contracts bench certify lab lab-kept lab-ship lab-live lab-game clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -117,11 +117,14 @@ lab: install model  ## every named cheat against the verdict, on two models; wri
 	@$(BIN)/python -m verillm.engine.random_model $(SECOND)
 	@$(BIN)/verillm-audit calibrate --model $(SECOND) --out $(LAB)/random-qwen2.json --work $(LAB)/second --prompts 12 --new-tokens 64
 	@$(BIN)/verillm-audit lab --model $(SECOND) --profile $(LAB)/random-qwen2.json --prompts 8 --cheat-jobs 8 --subtle-jobs 8 --draws 50 --figures $(LAB)/second.json
-	@$(BIN)/verillm-audit lab --draws 60 --also $(LAB)/second.json --figures $(LAB)/first.json --out docs/detection.md --fixtures tests/fixtures/lab/smollm2-135m-instruct.json --table verillm/data/sequential/smollm2-135m-instruct.json
+	@$(BIN)/verillm-audit lab --draws 60 --also $(LAB)/second.json --figures $(LAB)/first.json --out docs/detection.md
 	@$(BIN)/python bench/anchors.py --out docs/anchors.md
 
 lab-kept: install model  ## judge again what `make lab` has run so far; runs no model
 	@$(BIN)/verillm-audit lab --kept --draws 20 --also $(wildcard $(LAB)/second.json) --out docs/detection.md
+
+lab-ship: install model  ## take over from what `make lab` and `make certify` ran: the test over many jobs, what power tests read
+	@$(BIN)/verillm-audit lab --kept --draws 1 --fixtures tests/fixtures/lab/smollm2-135m-instruct.json --table verillm/data/sequential/smollm2-135m-instruct.json
 
 lab-live: install build model  ## the named cheats on a running network; writes docs/live-lab.md
 	@$(BIN)/verillm-node devnet --lab --tokens 64 --dir $(LAB)/live --lab-out docs/live-lab.md
