@@ -50,7 +50,7 @@ def is_gone(process: int) -> bool:
     while time.monotonic() < until:
         try:
             state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # the latter between open and read
             return True
         if state == "Z":
             return True
