@@ -124,7 +124,7 @@ lab-kept: install model  ## judge again what `make lab` has run so far; runs no 
 	@$(BIN)/verillm-audit lab --kept --draws 20 --also $(wildcard $(LAB)/second.json) --out docs/detection.md
 
 lab-ship: install model  ## take over from what `make lab` and `make certify` ran: the test over many jobs, what power tests read
-	@$(BIN)/verillm-audit lab --kept --draws 1 --fixtures tests/fixtures/lab/smollm2-135m-instruct.json --table verillm/data/sequential/smollm2-135m-instruct.json
+	@$(BIN)/verillm-audit lab --kept --judged $(LAB)/first.json --fixtures tests/fixtures/lab/smollm2-135m-instruct.json --table verillm/data/sequential/smollm2-135m-instruct.json
 
 lab-live: install build model  ## the named cheats on a running network; writes docs/live-lab.md
 	@$(BIN)/verillm-node devnet --lab --tokens 64 --dir $(LAB)/live --lab-out docs/live-lab.md

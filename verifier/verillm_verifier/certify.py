@@ -116,7 +116,7 @@ def _write(options: argparse.Namespace, stated: dict[str, Any]) -> None:
         _save(options.out, stated)
         return
     document = json.loads(options.profile.read_text("utf-8"))
-    document["calibration"]["certificate"] = stated
+    document.setdefault("calibration", {})["certificate"] = stated
     _save(options.profile, document)
 
 

@@ -10,6 +10,7 @@ from eth_utils.address import to_checksum_address
 from verillm import api
 from verillm.chain import artifacts
 from verillm.errors import ConfigError, MalformedError
+from verillm.files import write_atomically
 from verillm.signing import Domain
 from verillm.types import ChecksumAddress, Hash32
 
@@ -205,9 +206,7 @@ class Deployment:
 
     def save(self, path: Path) -> None:
         """Write the addresses file whole or not at all."""
-        partial = path.with_name(path.name + ".part")
-        partial.write_text(json.dumps(self.to_json(), indent=2) + "\n")
-        partial.replace(path)
+        write_atomically(path, (json.dumps(self.to_json(), indent=2) + "\n").encode())
 
     @classmethod
     def load(cls, path: Path) -> Self:

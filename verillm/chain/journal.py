@@ -5,7 +5,6 @@ either can go on with what the other began.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Self
 from verillm import api
 from verillm.chain.plan import Plan, Step
 from verillm.errors import ConfigError, MalformedError
+from verillm.files import write_atomically
 from verillm.types import ChecksumAddress, Hash32
 
 
@@ -118,12 +118,7 @@ def _load(path: Path) -> Progress | None:
 
 
 def _save(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".part")
     try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        write_atomically(path, text.encode())
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from verillm.engine.bits import to_bits
 from verillm.engine.config import ModelConfig, read_config
 from verillm.engine.weights import Tensor, tensors
 from verillm.errors import EngineUnavailable, MalformedError, ModelMismatch, UnknownModel
+from verillm.files import write_atomically
 from verillm.merkle import Tree
 from verillm.model import CheckProfile, ModelSpec, committed_layers, slice_dims_of
 from verillm.schema import from_json
@@ -167,10 +167,7 @@ def compute_roots(folder: Path) -> Roots:
         template=hashlib.sha256(read_template(folder).encode()).hexdigest(),
     )
     with contextlib.suppress(OSError):
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        partial = memory.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps(asdict(roots)), "utf-8")
-        partial.replace(memory)
+        write_atomically(memory, json.dumps(asdict(roots)).encode())
     return roots
 
 

@@ -148,6 +148,15 @@ def test_the_command_goesOnWhereItStopped_andWritesTheBoundIntoTheProfile(
     assert sum(each["jobs"] for each in stated["byWorker"].values()) == stated["all"]["jobs"]
 
 
+def test_a_profile_withoutARecord_getsOne(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({"profile": to_json(profile(2))}))
+    asked = ["--model", str(folder), "--profile", str(path), "--engine", "tiny", "--prompts", "1",
+             "--new-tokens", "6", "--work", str(tmp_path / "work"), "--positions", "6"]  # fmt: skip
+    assert main([*asked, "--jobs", "1"]) == 0
+    assert json.loads(path.read_text("utf-8"))["calibration"]["certificate"]["all"]["jobs"] >= 1
+
+
 @pytest.mark.parametrize("part", ["0/2", "3/2", "one", "1/2/3"])
 def test_a_part_thatIsNone_isRefused(folder: Path, tmp_path: Path, part: str) -> None:
     path = tmp_path / "profile.json"
